@@ -1,0 +1,27 @@
+# attn_add_library(NAME SOURCES ... [PUBLIC libs] [PRIVATE libs]): one room of kernels/, lib/ or apps/.
+function(attn_add_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC attn_flags ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+endfunction()
+
+# attn_add_program(NAME MAIN main.cc LIBRARIES ...): a command-line tool in build/bin.
+function(attn_add_program name)
+  cmake_parse_arguments(arg "" "MAIN" "LIBRARIES" ${ARGN})
+  add_executable(${name} ${arg_MAIN})
+  target_link_libraries(${name} PRIVATE attn_flags ${arg_LIBRARIES})
+endfunction()
+
+# attn_add_test(NAME SOURCES ... LIBRARIES ... [LABELS cpu|cuda|slow]): a Catch2 program; each case is a CTest test.
+# A case that cannot run prints "[skipped] reason" (tests/catch.h: ATTN_SKIP) and CTest shows it as skipped.
+function(attn_add_test name)
+  cmake_parse_arguments(arg "" "LABELS" "SOURCES;LIBRARIES" ${ARGN})
+  if(NOT arg_LABELS)
+    set(arg_LABELS cpu)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE attn_flags attn_catch ${arg_LIBRARIES})
+  target_compile_definitions(${name} PRIVATE ATTN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
+  catch_discover_tests(${name} TEST_PREFIX "${name}: " WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+    PROPERTIES LABELS ${arg_LABELS} SKIP_REGULAR_EXPRESSION "\\[skipped\\]" TIMEOUT 300)
+endfunction()
