@@ -1,0 +1,29 @@
+// Allocation through the ledger.
+#include "lib/backend/device.h"
+
+#include "lib/core/error.h"
+
+namespace attn {
+
+Buffer Device::allocate(std::size_t bytes, MemoryUse use) {
+  if (bytes == 0) return {};
+  void* data = raw_allocate(bytes);
+  if (data == nullptr) {
+    fail(ErrorKind::out_of_memory, "{}: {} bytes for {} are not to be had ({} bytes are in use by this program)",
+         info().spec, bytes, kMemoryUseNames.name(use), ledger_->live_bytes());
+  }
+  ledger_->add(bytes, use);
+  return {data, bytes, [this, use](void* memory, std::size_t size) {
+            raw_release(memory, size);
+            ledger_->remove(size, use);
+          }};
+}
+
+Tensor Device::allocate_tensor(DType dtype, const Shape& shape, MemoryUse use) {
+  Tensor tensor;
+  tensor.buffer = allocate(static_cast<std::size_t>(shape.elements()) * size_of(dtype), use);
+  tensor.view = TensorView(tensor.buffer.data(), dtype, shape);
+  return tensor;
+}
+
+}  // namespace attn

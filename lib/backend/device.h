@@ -1,0 +1,75 @@
+// Device: memory by purpose, copies, order of work, time, and captured work of a CPU or one GPU.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/backend/memory_ledger.h"
+#include "lib/tensor/tensor.h"
+
+namespace attn {
+
+struct DeviceInfo {
+  std::string spec;            // "cpu", "cuda:0": what opens it again
+  std::string description;     // processor or GPU name
+  std::size_t total_bytes;     // of its memory
+  int threads;                 // CPU threads in use; 0 on a GPU
+  std::string libraries;       // the matrix-product library and its version
+};
+
+// Marks moments in the device's order of work, without making the host wait.
+class Stopwatch {
+ public:
+  virtual ~Stopwatch() = default;
+  virtual void start() = 0;  // forgets earlier marks
+  virtual void mark() = 0;   // when all work given to the device so far is done
+  // Waits for the last mark; milliseconds from start() to each mark.
+  virtual std::vector<double> milliseconds() = 0;
+};
+
+// Work that can be given to the device again at no cost of preparation.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  virtual void replay() = 0;
+};
+
+// Work is done in the order it is given; the host waits only in download() and synchronize().
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual DeviceInfo info() const = 0;
+
+  // At least 64-byte aligned, uninitialised. Zero bytes give an empty buffer. Throws Error{out_of_memory} that
+  // names the bytes asked.
+  Buffer allocate(std::size_t bytes, MemoryUse use);
+  Tensor allocate_tensor(DType dtype, const Shape& shape, MemoryUse use);
+
+  virtual void upload(void* target, const void* source, std::size_t bytes) = 0;
+  virtual void download(void* target, const void* source, std::size_t bytes) = 0;
+  // Like download, but does not wait: `target` is valid once a later synchronize() or stopwatch mark has passed.
+  virtual void download_later(void* target, const void* source, std::size_t bytes) = 0;
+  virtual void copy(void* target, const void* source, std::size_t bytes) = 0;  // device to device
+  virtual void fill_zero(void* target, std::size_t bytes) = 0;
+  virtual void synchronize() = 0;
+
+  virtual std::unique_ptr<Stopwatch> make_stopwatch() = 0;
+  // Runs `body` once to record it (CUDA) or keeps it to be called (CPU); replay() does its work.
+  virtual std::unique_ptr<Graph> capture(std::function<void()> body) = 0;
+
+  const MemoryLedger& memory() const { return *ledger_; }
+  void reset_peaks() { ledger_->reset_peaks(); }
+
+ protected:
+  virtual void* raw_allocate(std::size_t bytes) = 0;  // null when the memory is not there
+  virtual void raw_release(void* data, std::size_t bytes) = 0;
+
+ private:
+  std::unique_ptr<MemoryLedger> ledger_ = std::make_unique<MemoryLedger>();
+};
+
+}  // namespace attn
