@@ -23,6 +23,7 @@ target_link_libraries(attn_utf8proc INTERFACE ${ATTN_UTF8PROC})
 
 if(ATTN_TESTS)
   find_package(Catch2 REQUIRED)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)  # the tests of tools/
 endif()
 
 if(ATTN_WITH_CUDA)
