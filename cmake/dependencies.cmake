@@ -30,6 +30,9 @@ if(ATTN_WITH_CUDA)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90)
   endif()
+  if(ATTN_NVCC AND NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    set(CMAKE_CUDA_COMPILER ${ATTN_NVCC})  # also where it is not on the PATH
+  endif()
   enable_language(CUDA)
   if(CMAKE_VERSION VERSION_LESS 3.26)  # CMake 3.25 knows no -std=c++20 of nvcc 13
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
