@@ -82,10 +82,9 @@ struct Field {
   Value value;
 };
 
-// One line of JSON (indent < 0) or an indented document. Doubles in the shortest form that reads back the
-// same; bytes that are not UTF-8 are replaced. Throws Error{internal}, naming the key, for a number that is
-// not finite.
-std::string to_json(const Value& value, int indent = -1);
+// One line of JSON, without a line end. Doubles in the shortest form that reads back the same; bytes that are
+// not UTF-8 are replaced. Throws Error{internal}, naming the key, for a number that is not finite.
+std::string to_json(const Value& value);
 
 // Throws Error{bad_input} "`source`: ..." if the text is not JSON. NaN, Infinity and -Infinity, which some
 // writers emit, are read as null.

@@ -13,8 +13,8 @@
 namespace attn {
 
 // Appends one JSON object a line to a .jsonl file. The constructor creates missing folders and throws
-// Error{bad_input}, naming the folder, if it cannot write there: before the work starts. If the file ends in
-// a torn line, a new line is begun first.
+// Error{bad_input}, naming the folder, if it cannot write there: before the work starts. A torn last line of
+// an existing file moves to FILE.torn, so that every line of the file stays a whole record.
 class JsonlWriter {
  public:
   explicit JsonlWriter(std::filesystem::path path);
