@@ -12,7 +12,8 @@ namespace attn {
 
 struct Document {
   std::string name;  // file name; for JSON lines with the line number: "set.jsonl:12"
-  std::string text;  // valid UTF-8, not empty, exactly the file's bytes (line ends too)
+  std::string
+      text;  // valid UTF-8, exactly the file's bytes (line ends too); empty only where a JSON line says so
 };
 
 // A FILE: JSON lines if it ends in .jsonl (each line an object with a string "text"), else one document of
