@@ -25,6 +25,9 @@ struct ModelSource {
 // tools/fetch_model and --random-weights, and lists the names close to it.
 ModelSource find_model(std::string_view name_or_dir);
 
+// The config of the folder, or of the preset. Throws Error{bad_input} for a folder without config.json.
+ModelConfig source_config(const ModelSource& source);
+
 struct LoadReport {
   double seconds = 0;
   std::size_t bytes_read = 0;  // of the checkpoint; 0 for random weights

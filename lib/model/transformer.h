@@ -52,6 +52,8 @@ class Transformer {
   // Logits [rows, vocab] f32 of hidden states [rows, hidden] (rows may be strided), valid until the next
   // call.
   TensorView logits(const TensorView& hidden);
+  // What the last call of logits() wrote, to look at afterwards: [logits_rows, vocab].
+  const TensorView& logits_room() const { return logits_.view; }
   // The last token's hidden state of each sequence: [batch, hidden], strided.
   TensorView last_rows(const TensorView& hidden) const;
 

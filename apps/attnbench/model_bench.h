@@ -1,0 +1,46 @@
+// Measuring one case: every mode alone for its memory, then all modes in turns for their times.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "apps/attnbench/cases.h"
+#include "lib/core/error.h"
+#include "lib/model/generate.h"
+
+namespace attn {
+
+struct MemoryReport {
+  std::size_t peak_bytes = 0;
+  BytesByUse at_peak{}, peaks{};
+  BytesByUse predicted{};
+};
+
+struct ModeResult {
+  std::string mode;
+  std::string prefill_kernel, decode_kernel;  // the rows that ran; no decode for one new token
+  Generation cold;                            // the first run of this mode and case, kept apart
+  std::vector<std::vector<double>> token_ms;  // of each timed repetition
+  MemoryReport memory;
+  std::string failure;  // empty: it ran; else why not
+  ErrorKind failure_kind = ErrorKind::internal;
+  bool finite = true;  // the last logits
+
+  bool ok() const { return failure.empty() && finite; }
+};
+
+struct CaseResult {
+  std::vector<ModeResult> modes;
+  bool interrupted = false;  // by SIGINT: some repetitions are missing
+};
+
+// `step` is called before each run of a mode with a description. A mode that cannot run, or for which the
+// memory does not suffice, is reported in its result and the others go on.
+CaseResult measure_case(Platform& platform, const Model& model, const BenchCase& bench_case,
+                        const BenchOptions& options, const std::function<void(const std::string&)>& step);
+
+// Runs of a mode in measure_case(), for progress.
+int runs_of_case(const BenchOptions& options);
+
+}  // namespace attn

@@ -1,0 +1,227 @@
+// Records of attnbench.
+#include "apps/attnbench/record_case.h"
+
+#include <algorithm>
+
+#include <sys/resource.h>
+
+#include "apps/summary_fields.h"
+#include "lib/measure/statistics.h"
+#include "lib/measure/token_times.h"
+#include "lib/results/environment.h"
+#include "lib/tensor/dtype_names.h"
+
+namespace attn {
+namespace {
+
+Fields by_use(const BytesByUse& bytes) {
+  Fields fields;
+  for (const auto& [use, name] : kMemoryUseNames.entries) fields[name] = bytes[static_cast<std::size_t>(use)];
+  return fields;
+}
+
+Fields memory_fields(const MemoryReport& memory) {
+  std::size_t predicted = 0;
+  for (const std::size_t bytes : memory.predicted) predicted += bytes;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return {{"peak_bytes", memory.peak_bytes},
+          {"at_peak", by_use(memory.at_peak)},
+          {"peaks", by_use(memory.peaks)},
+          {"predicted_bytes", predicted},
+          {"predicted", by_use(memory.predicted)},
+          {"process_peak_rss_bytes", static_cast<std::int64_t>(usage.ru_maxrss) * 1024}};
+}
+
+Fields parameter_fields(const BenchOptions& options, const Platform& platform, const Model& model,
+                        const BenchCase& bench_case, const ModeResult& mode) {
+  const DeviceInfo device = platform.device->info();
+  return {{"mode", mode.mode},
+          {"model", model.source.name},
+          {"model_source", model.load.random ? "random weights" : model.source.how},
+          {"random_weights", model.load.random},
+          {"device", device.spec},
+          {"dtype", kDTypeNames.name(model.weights.dtype)},
+          {"batch_size", bench_case.batch},
+          {"prompt", bench_case.prompt.label},
+          {"prompt_tokens", bench_case.prompt_tokens()},
+          {"prompt_sha256", token_stream_sha256(bench_case.prompt.ids)},
+          {"max_prompt_tokens", options.max_prompt_tokens},
+          {"new_tokens", bench_case.new_tokens},
+          {"temperature", options.sampling.temperature},
+          {"top_k", options.sampling.top_k},
+          {"top_p", options.sampling.top_p},
+          {"seed", options.model.seed},
+          {"threads", device.threads},
+          {"warmup", options.warmup},
+          {"reps", options.reps}};
+}
+
+void set_outcome(ResultRecord& record, const CaseResult& result, const ModeResult& mode) {
+  if (!mode.failure.empty()) {
+    record.outcome = result.interrupted                              ? Outcome::interrupted
+                     : mode.failure_kind == ErrorKind::out_of_memory ? Outcome::out_of_memory
+                                                                     : Outcome::unsupported;
+    record.reason = mode.failure;
+  } else if (!mode.finite) {
+    record.outcome = Outcome::nonfinite;
+    record.reason = "the logits hold a value that is not finite; nothing was timed";
+  } else if (result.interrupted) {
+    record.outcome = Outcome::interrupted;
+    record.reason = "interrupted: " + std::to_string(mode.token_ms.size()) + " repetitions were measured";
+  }
+}
+
+// The metrics that are a value a repetition, in the order of the record.
+struct Series {
+  std::vector<double> ttft_ms, tpot_ms, e2e_ms, decode_tps, output_tps, total_tps, prefill_tps, itl_ms;
+};
+
+Series series_of(const ModeResult& mode, const BenchCase& bench_case, std::string& tpot_reason) {
+  Series series;
+  const auto keep = [](std::vector<double>& values, const std::optional<double>& value) {
+    if (value) values.push_back(*value);
+  };
+  for (const auto& token_ms : mode.token_ms) {
+    const TokenMetrics metrics = token_metrics(token_ms, bench_case.batch, bench_case.prompt_tokens());
+    series.ttft_ms.push_back(metrics.ttft_ms);
+    series.e2e_ms.push_back(metrics.e2e_ms);
+    series.itl_ms.insert(series.itl_ms.end(), metrics.itl_ms.begin(), metrics.itl_ms.end());
+    keep(series.tpot_ms, metrics.tpot_ms);
+    keep(series.decode_tps, metrics.decode_tps);
+    keep(series.output_tps, metrics.output_tps);
+    keep(series.total_tps, metrics.total_tps);
+    keep(series.prefill_tps, metrics.prefill_tps);
+    tpot_reason = metrics.tpot_reason;
+  }
+  return series;
+}
+
+void add_series(ResultRecord& record, std::string_view name, const std::vector<double>& values) {
+  const auto summary = summary_of(values);
+  record.metrics[name] = summary ? Value(summary->median) : Value();
+  if (summary) record.statistics[name] = summary_fields(*summary);
+}
+
+void add_times(ResultRecord& record, const ModeResult& mode, const BenchCase& bench_case) {
+  std::string tpot_reason;
+  const Series series = series_of(mode, bench_case, tpot_reason);
+  add_series(record, "ttft_ms", series.ttft_ms);
+  add_series(record, "tpot_ms", series.tpot_ms);
+  if (!tpot_reason.empty()) record.metrics["tpot_reason"] = tpot_reason;
+  add_series(record, "itl_ms", series.itl_ms);
+  add_series(record, "e2e_ms", series.e2e_ms);
+  add_series(record, "throughput_tps", series.decode_tps);
+  add_series(record, "output_tps", series.output_tps);
+  add_series(record, "total_tps", series.total_tps);
+  add_series(record, "prefill_tps", series.prefill_tps);
+  if (!mode.cold.token_ms.empty()) {
+    record.metrics["cold_ttft_ms"] = mode.cold.token_ms.front();
+    record.metrics["cold_e2e_ms"] = mode.cold.token_ms.back();
+    record.samples["cold_token_ms"] = mode.cold.token_ms;
+  }
+  record.samples["ttft_ms"] = series.ttft_ms;
+  Value::Array repetitions;
+  for (const auto& token_ms : mode.token_ms) repetitions.emplace_back(token_ms);
+  record.samples["token_ms"] = std::move(repetitions);
+}
+
+void add_decode_rate(ResultRecord& record, const Model& model, const BenchCase& bench_case,
+                     const RunFacts& facts) {
+  const Value* tpot = record.metrics.find("tpot_ms");
+  if (tpot == nullptr || !tpot->number() || *tpot->number() <= 0) return;
+  const double mean_kv = bench_case.prompt_tokens() + bench_case.new_tokens / 2.0;
+  const double rate = decode_step_bytes(model.config, model.weights.dtype, bench_case.batch, mean_kv) /
+                      (*tpot->number() * 1e6);
+  record.metrics["decode_gb_s"] = rate;
+  if (facts.copy_gb_s > 0) {
+    record.metrics["copy_gb_s"] = facts.copy_gb_s;
+    record.metrics["decode_share_of_copy"] = rate / facts.copy_gb_s;
+  }
+}
+
+// How far the ids of this mode's cold run agree with those of the first mode that ran.
+void add_agreement(ResultRecord& record, const CaseResult& result, const ModeResult& mode) {
+  record.metrics["ids_sha256"] = token_stream_sha256(mode.cold.ids.front());
+  const auto first = std::find_if(result.modes.begin(), result.modes.end(),
+                                  [](const ModeResult& other) { return other.ok(); });
+  if (first == result.modes.end() || &*first == &mode || !mode.ok()) return;
+  std::size_t equal = 0;
+  std::size_t total = 0;
+  for (std::size_t row = 0; row < mode.cold.ids.size(); ++row) {
+    const auto& ours = mode.cold.ids[row];
+    const auto& theirs = first->cold.ids[row];
+    equal += static_cast<std::size_t>(std::mismatch(ours.begin(), ours.end(), theirs.begin()).first -
+                                      ours.begin());
+    total += ours.size();
+  }
+  record.metrics["agrees_with"] = first->mode;
+  record.metrics["equal_leading_tokens"] = equal;
+  record.metrics["compared_tokens"] = total;
+}
+
+std::string shown(const ResultRecord& record, std::string_view key, const char* unit, int digits) {
+  const Value* value = record.metrics.find(key);
+  if (value == nullptr || !value->number()) return "-";
+  return fmt::format("{:.{}f} {}", *value->number(), digits, unit);
+}
+
+}  // namespace
+
+double decode_step_bytes(const ModelConfig& config, DType dtype, int batch, double kv_len) {
+  const double embedding =
+      static_cast<double>(config.vocab) * config.hidden +
+      (config.position == PositionKind::learned ? static_cast<double>(config.max_positions) * config.hidden
+                                                : 0.0);
+  const double head = config.tied_embeddings ? static_cast<double>(config.vocab) * config.hidden : 0.0;
+  const double weights = static_cast<double>(config.parameter_count()) - embedding + head;
+  const double cache = 2.0 * config.layers * config.kv_heads * config.head_dim * kv_len * batch;
+  return (weights + cache) * static_cast<double>(size_of(dtype));
+}
+
+ResultRecord make_record(const BenchOptions& options, const Platform& platform, const Model& model,
+                         const BenchCase& bench_case, const CaseResult& result, const ModeResult& mode,
+                         const RunFacts& facts) {
+  ResultRecord record;
+  record.app = "attnbench";
+  record.time = utc_now();
+  record.environment = facts.environment;
+  record.parameters = parameter_fields(options, platform, model, bench_case, mode);
+  set_outcome(record, result, mode);
+  if (!mode.prefill_kernel.empty()) record.metrics["prefill_kernel"] = mode.prefill_kernel;
+  if (!mode.decode_kernel.empty()) record.metrics["decode_kernel"] = mode.decode_kernel;
+  if (const auto warning = context_warning(model.config, bench_case.shape().capacity))
+    record.metrics["warning"] = *warning;
+  if (!mode.failure.empty()) return record;
+
+  add_times(record, mode, bench_case);
+  add_decode_rate(record, model, bench_case, facts);
+  add_agreement(record, result, mode);
+  record.metrics["peak_mem_mb"] =
+      static_cast<double>(mode.memory.peak_bytes) / (1 << 20);  // MiB, as system B
+  record.metrics["load_s"] = model.load.seconds;
+  if (!model.load.random && model.load.seconds > 0)
+    record.metrics["load_gb_s"] = static_cast<double>(model.load.bytes_read) / (model.load.seconds * 1e9);
+  record.memory = memory_fields(mode.memory);
+  return record;
+}
+
+std::vector<std::string> table_header() {
+  return {"mode", "model", "B", "prompt", "new", "TTFT", "TPOT", "throughput", "peak memory", "outcome"};
+}
+
+std::vector<std::string> table_row(const ResultRecord& record) {
+  const auto parameter = [&](std::string_view key) { return display(*record.parameters.find(key)); };
+  return {parameter("mode"),
+          parameter("model"),
+          parameter("batch_size"),
+          parameter("prompt_tokens"),
+          parameter("new_tokens"),
+          shown(record, "ttft_ms", "ms", 3),
+          shown(record, "tpot_ms", "ms", 3),
+          shown(record, "throughput_tps", "tok/s", 1),
+          shown(record, "peak_mem_mb", "MiB", 2),
+          std::string(kOutcomes.name(record.outcome))};
+}
+
+}  // namespace attn
