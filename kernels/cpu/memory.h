@@ -1,0 +1,11 @@
+// Copies and zeroes of large blocks by all threads.
+#pragma once
+
+#include <cstddef>
+
+namespace attn::cpu {
+
+void copy_bytes(void* target, const void* source, std::size_t bytes);
+void zero_bytes(void* target, std::size_t bytes);
+
+}  // namespace attn::cpu

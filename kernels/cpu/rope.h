@@ -1,0 +1,26 @@
+// Rotary positions and the write of new keys and values into the cache.
+#pragma once
+
+#include <cstdint>
+
+namespace attn::cpu {
+
+struct RopeAppend {
+  float* qkv;  // [batch, q_len, q_heads + 2 kv_heads, head_dim]: queries | keys | values
+  std::int64_t qkv_batch, qkv_token, qkv_head;  // strides, in elements
+  int batch, q_len, q_heads, kv_heads, head_dim;
+  int rotary_dims;   // even; 0: nothing turns
+  const float* cos;  // [positions, rotary_dims / 2]
+  const float* sin;
+  std::int64_t table_step;
+  std::int64_t position;  // of the first token, and its place in the cache
+  float* k_cache;         // [batch, capacity, kv_heads, head_dim]
+  float* v_cache;
+  std::int64_t k_batch, k_token, k_head, v_batch, v_token, v_head;
+};
+
+// Queries turn in place; turned keys and the values go to places position ... of the caches. The keys in qkv
+// stay. Pairs are (i, i + rotary_dims / 2).
+void rope_append(const RopeAppend& args);
+
+}  // namespace attn::cpu
