@@ -43,6 +43,9 @@ class Device {
   virtual ~Device() = default;
 
   virtual DeviceInfo info() const = 0;
+  // True where allocate() gives memory that the host may write itself (the CPU device): weights are then converted
+  // in place instead of through a second copy.
+  virtual bool host_memory() const { return false; }
 
   // At least 64-byte aligned, uninitialised. Zero bytes give an empty buffer. Throws Error{out_of_memory} that
   // names the bytes asked.

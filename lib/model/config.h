@@ -14,8 +14,8 @@
 namespace attn {
 
 enum class Family : unsigned char { gpt2, gpt_neox, llama };
-inline constexpr auto kFamilyNames = name_table<Family>(
-    {{Family::gpt2, "gpt2"}, {Family::gpt_neox, "gpt_neox"}, {Family::llama, "llama"}});
+inline constexpr auto kFamilyNames =
+    name_table<Family>({{Family::gpt2, "gpt2"}, {Family::gpt_neox, "gpt_neox"}, {Family::llama, "llama"}});
 
 enum class PositionKind : unsigned char { learned, rotary };
 
@@ -27,8 +27,8 @@ struct RopeConfig {
   int rotary_dims = 0;  // of each head; 0 for learned positions
   RopeScaling scaling = RopeScaling::none;
   double factor = 1;
-  double low_freq_factor = 1;   // llama3
-  double high_freq_factor = 4;  // llama3
+  double low_freq_factor = 1;      // llama3
+  double high_freq_factor = 4;     // llama3
   int original_max_positions = 0;  // llama3
 };
 
@@ -54,18 +54,18 @@ struct ModelConfig {
   bool attention_bias = true;  // of the query, key, value and output projections
   bool mlp_bias = true;
 
-  bool scale_attention = true;                   // scores / sqrt(head_dim)
-  bool scale_attention_by_layer = false;         // and / (layer + 1), GPT-2's scale_attn_by_inverse_layer_idx
-  std::optional<int> bos, eos;                   // the first one where the file gives a list
+  bool scale_attention = true;            // scores / sqrt(head_dim)
+  bool scale_attention_by_layer = false;  // and / (layer + 1), GPT-2's scale_attn_by_inverse_layer_idx
+  std::optional<int> bos, eos;            // the first one where the file gives a list
 
   float attention_scale(int layer) const;
   int qkv_rows() const { return (q_heads + 2 * kv_heads) * head_dim; }
   std::int64_t parameter_count() const;  // what the weights hold, a tied head counted once
 };
 
-// From the text of a Hugging Face config.json, in the old and the new spelling. `where` names the file in messages.
-// Throws Error{bad_input} for missing or inconsistent values, Error{unsupported} for a model_type, activation or rope
-// type that is not implemented.
+// From the text of a Hugging Face config.json, in the old and the new spelling. `where` names the file in
+// messages. Throws Error{bad_input} for missing or inconsistent values, Error{unsupported} for a model_type,
+// activation or rope type that is not implemented.
 ModelConfig parse_config(std::string_view json_text, std::string_view where);
 ModelConfig read_config(const std::filesystem::path& model_dir);  // model_dir/config.json
 

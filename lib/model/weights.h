@@ -11,11 +11,11 @@ namespace attn {
 
 struct LayerWeights {
   NormWeights attention_norm;
-  LinearWeights qkv;         // [(q_heads + 2 kv_heads) * head_dim, hidden], rows ordered queries | keys | values
+  LinearWeights qkv;  // [(q_heads + 2 kv_heads) * head_dim, hidden], rows ordered queries | keys | values
   LinearWeights attention_out;  // [hidden, q_heads * head_dim]
   NormWeights mlp_norm;
-  LinearWeights mlp_in;      // [ffn_hidden, hidden]; gated: [2 * ffn_hidden, hidden], gate rows first
-  LinearWeights mlp_out;     // [hidden, ffn_hidden]
+  LinearWeights mlp_in;   // [ffn_hidden, hidden]; gated: [2 * ffn_hidden, hidden], gate rows first
+  LinearWeights mlp_out;  // [hidden, ffn_hidden]
 };
 
 // Views point into `storage`. With a parallel residual, qkv and mlp_in are neighbours in one matrix
@@ -27,11 +27,13 @@ struct ModelWeights {
   NormWeights final_norm;
   LinearWeights head;  // [vocab, hidden]; the embedding itself where tied
   DType dtype = DType::f32;
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;  // of `storage`: the elements, and less than 256 a tensor for alignment
   std::vector<Buffer> storage;
 };
 
 // Memory for all tensors of `config`, uninitialised; every view set. The one place that knows the layout.
 ModelWeights allocate_weights(Device& device, const ModelConfig& config, DType dtype);
+// What allocate_weights would take, alignment included.
+std::size_t weight_bytes(const ModelConfig& config, DType dtype);
 
 }  // namespace attn
