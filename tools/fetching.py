@@ -1,7 +1,7 @@
-"""Brings one file from an address or a folder to its place: resumed when broken off, checked before it gets its name.
+"""Brings one file from an address or a folder to its place: resumed where it broke off, and checked.
 
-While it is on its way the file is TARGET.part; TARGET.part.json says where it comes from. Only a file whose size and hash
-are right is renamed to TARGET, so a file with its final name is whole.
+While it is on its way the file is TARGET.part; TARGET.part.json says where it comes from. Only a file whose
+size and hash are right is renamed to TARGET, so a file with its final name is whole.
 """
 
 import dataclasses
@@ -14,43 +14,14 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import ssl
 import sys
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 
-USAGE, BAD_INPUT, NETWORK = 2, 3, 6  # exit codes, those of lib/core/error.h
-TIMEOUT_SECONDS = 60
+from http_request import BAD_INPUT, Broken, Facts, FetchError, NotThere, WrongFile, facts_of, is_url, open_url
+
 PAUSES_SECONDS = (0.2, 1.0)  # before another attempt, when the last one brought no byte
 BLOCK_BYTES = 1 << 20
-
-
-class FetchError(Exception):
-    def __init__(self, message, exit_code=BAD_INPUT):
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
-class NotThere(FetchError):
-    """The source answers, but does not have this file."""
-
-
-class NoAccess(FetchError):
-    """The source has it, perhaps, but not for us (401, 403)."""
-
-
-class WrongFile(FetchError):
-    """Size or hash is not what it must be: nothing of it is kept."""
-
-
-class Broken(FetchError):
-    """The connection or the server failed; another attempt may succeed."""
-
-    def __init__(self, message, exit_code=NETWORK):
-        super().__init__(message, exit_code)
 
 
 @dataclasses.dataclass
@@ -59,30 +30,6 @@ class Fetched:
     sha256: str
     checked: str  # what it was compared with, in words
     commit: str | None = None  # of a model hub
-
-
-@dataclasses.dataclass
-class Facts:
-    """What the headers say of a file."""
-
-    total: int | None = None
-    sha256: str | None = None
-    git_sha1: str | None = None
-    commit: str | None = None
-    validator: str | None = None  # changes when the file does
-
-
-def is_url(source):
-    return re.match(r"https?://", str(source)) is not None
-
-
-def join(source, relative):
-    """SOURCE/relative, for an address and for a folder."""
-    if not is_url(source):
-        return str(pathlib.Path(source) / relative)
-    parts = urllib.parse.urlsplit(str(source))
-    path = parts.path.rstrip("/") + "/" + urllib.parse.quote(relative)
-    return urllib.parse.urlunsplit(parts._replace(path=path))
 
 
 def sha256_of(path):
@@ -103,90 +50,8 @@ def git_sha1_of(path):
         return hash_blocks(file, digest)
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Keeps what each host says before it sends us on, and never shows our token to another host."""
-
-    def __init__(self):
-        self.answers = []
-
-    def redirect_request(self, request, response, code, message, headers, url):
-        self.answers.append(headers)
-        following = super().redirect_request(request, response, code, message, headers, url)
-        token = request.unredirected_hdrs.get("Authorization")
-        if following and token and urllib.parse.urlsplit(url)[:2] == urllib.parse.urlsplit(request.full_url)[:2]:
-            following.add_unredirected_header("Authorization", token)
-        return following
-
-
-def open_url(url, offset=0, token=None):
-    """The response, and the headers that describe the file: a hub's own, where it redirects to a store that knows less."""
-    redirects = _Redirects()
-    try:
-        request = urllib.request.Request(url, headers={"User-Agent": "attnbench-fetch", "Accept-Encoding": "identity"})
-        if offset:
-            request.add_header("Range", f"bytes={offset}-")
-        if token:
-            request.add_unredirected_header("Authorization", f"Bearer {token}")
-        response = urllib.request.build_opener(redirects).open(request, timeout=TIMEOUT_SECONDS)
-    except urllib.error.HTTPError as error:
-        if error.code != 416 or not offset:
-            raise _status_error(url, error) from None
-        response = error
-    except urllib.error.URLError as error:
-        raise _unreachable(url, error.reason) from None
-    except (http.client.InvalidURL, ValueError) as error:
-        raise FetchError(f"{url} is not an address: {error}", USAGE) from None
-    except (http.client.HTTPException, OSError) as error:
-        raise Broken(f"{url}: the connection broke: {error or type(error).__name__}") from None
-    of_hub = [headers for headers in redirects.answers if "X-Repo-Commit" in headers or "X-Linked-Etag" in headers]
-    return response, of_hub[0] if of_hub else response.headers
-
-
-def _status_error(url, error):
-    said = f"{url}: the server says {error.code} {error.reason}"
-    if error.code in (404, 410):
-        return NotThere(said)
-    if error.code in (401, 403):
-        return NoAccess(said)
-    if error.code == 429 or error.code >= 500:
-        return Broken(said)
-    return FetchError(said)
-
-
-def _unreachable(url, reason):
-    host = urllib.parse.urlsplit(url).netloc
-    if isinstance(reason, socket.gaierror):
-        text = f"cannot find the host {host}: is there a network?"
-    elif isinstance(reason, ConnectionRefusedError):
-        text = f"{host} refuses the connection: is the server running?"
-    elif isinstance(reason, ssl.SSLCertVerificationError):
-        text = f"the certificate of {host} is not trusted ({reason.verify_message}): is ca-certificates installed?"
-    elif isinstance(reason, TimeoutError):
-        text = f"{host} did not answer within {TIMEOUT_SECONDS} s"
-    else:
-        text = f"cannot reach {host}: {reason}"
-    return FetchError(f"{text}\n  ({url}; --from takes another address, or a folder)", NETWORK)
-
-
-def _facts(response, first):
-    facts = Facts(commit=first.get("X-Repo-Commit"))
-    if response.status == 206 or response.status == 416:
-        total = re.search(r"/(\d+)$", response.headers.get("Content-Range") or "")
-        facts.total = int(total[1]) if total else None
-    elif length := response.headers.get("Content-Length"):
-        facts.total = int(length)
-    tag = first.get("X-Linked-Etag") or (first.get("ETag") if facts.commit else None) or ""
-    tag = tag.removeprefix("W/").strip('"')
-    if re.fullmatch(r"[0-9a-f]{64}", tag):
-        facts.sha256 = tag
-    elif facts.commit and re.fullmatch(r"[0-9a-f]{40}", tag):
-        facts.git_sha1 = tag
-    facts.validator = tag or response.headers.get("ETag") or response.headers.get("Last-Modified")
-    return facts
-
-
 def fetch(source, target, *, size=None, sha256=None, token=None):
-    """Brings SOURCE (address or path of a file) to TARGET. Errors: FetchError and its kinds; TARGET is then untouched."""
+    """Brings SOURCE (address or path of a file) to TARGET. Throws FetchError; TARGET is then as it was."""
     target = pathlib.Path(target)
     new_folder = not target.parent.exists()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -213,7 +78,11 @@ def fetch(source, target, *, size=None, sha256=None, token=None):
             raise
         except FetchError as error:
             have = part.stat().st_size
-            kept = f"\n  {have} bytes are kept; the same command goes on from there" if have and is_url(source) else ""
+            kept = (
+                f"\n  {have} bytes are kept; the same command goes on from there"
+                if have and is_url(source)
+                else ""
+            )
             raise type(error)(f"{error}{kept}", error.exit_code) from None
         finally:
             if part.exists() and part.stat().st_size == 0:
@@ -254,7 +123,7 @@ def _transfer(url, part, size, sha256, token):
         try:
             response, first = open_url(url, offset, token)
             with response:
-                facts = _facts(response, first)
+                facts = facts_of(response, first)
                 _check_size(url, facts.total, size)
                 starts_at = _start_of(response, facts, part, offset)
                 if starts_at is None:  # what we have does not fit what the server has
@@ -276,7 +145,7 @@ def _transfer(url, part, size, sha256, token):
 
 
 def _usable_bytes(url, part, sha256):
-    """How much of an earlier attempt may be kept: none, unless it is of this file and a change would be noticed."""
+    """How much of an earlier attempt may be kept: none where a change of the file could not be noticed."""
     have = part.stat().st_size
     try:
         note = json.loads(_note(part).read_text())
@@ -325,13 +194,17 @@ def _append(response, part, starts_at, total):
 
 def _check_size(source, total, size):
     if size is not None and total is not None and total != size:
-        raise WrongFile(f"{source} has {total} bytes instead of {size}: it is not the right file; nothing is kept")
+        raise WrongFile(
+            f"{source} has {total} bytes instead of {size}: it is not the right file; nothing is kept"
+        )
 
 
 def _check_room(part, needed):
     free = shutil.disk_usage(part.parent).free
     if needed > free:
-        raise FetchError(f"no room: {part.parent} has {free >> 20} MiB free, {part.name} needs {needed >> 20} MiB more")
+        raise FetchError(
+            f"no room: {part.parent} has {free >> 20} MiB free, {part.name} needs {needed >> 20} MiB more"
+        )
 
 
 def _verify(part, facts, size, sha256):
@@ -355,8 +228,10 @@ def _verify(part, facts, size, sha256):
 def _mismatch(source, part, facts, size, sha256):
     should = sha256 or facts.sha256
     if should:
-        return (f"{source} is not the right file; nothing is kept\n"
-                f"  SHA-256 {sha256_of(part)}\n  instead {should}")
+        return (
+            f"{source} is not the right file; nothing is kept\n"
+            f"  SHA-256 {sha256_of(part)}\n  instead {should}"
+        )
     if facts.git_sha1:
         return f"{source}: git's SHA-1 is {git_sha1_of(part)} instead of {facts.git_sha1}; nothing is kept"
     return f"{source}: {part.stat().st_size} bytes arrived instead of {size or facts.total}; nothing is kept"
