@@ -1,0 +1,43 @@
+// Exit codes of errors, the progress bar's text, SIGINT.
+#include <csignal>
+#include <new>
+#include <stdexcept>
+
+#include "apps/guarded_main.h"
+#include "apps/interrupt.h"
+#include "apps/progress.h"
+#include "apps/summary_fields.h"
+#include "lib/core/error.h"
+#include "tests/catch.h"
+
+using namespace attn;
+
+TEST_CASE("an error becomes the exit code of its kind") {
+  CHECK(guarded_main("test", [] { return 0; }) == 0);
+  CHECK(guarded_main("test", []() -> int { fail(ErrorKind::usage, "u"); }) == 2);
+  CHECK(guarded_main("test", []() -> int { fail(ErrorKind::unsupported, "u"); }) == 4);
+  CHECK(guarded_main("test", []() -> int { throw std::bad_alloc(); }) == 5);
+  CHECK(guarded_main("test", []() -> int { throw std::runtime_error("x"); }) == 7);
+}
+
+TEST_CASE("the progress bar shows the share and the time left") {
+  CHECK(progress_line(0, 10, 0, "") == "[....................]   0 %");
+  CHECK(progress_line(5, 10, 90, "prefill") == "[##########..........]  50 %  1:30 left  prefill");
+  CHECK(progress_line(12, 10, 5, "") == "[####################] 100 %  0:00 left");
+  CHECK(progress_line(1, 2, 7325, "").find("2:02:05 left") != std::string::npos);
+  CHECK(progress_line(0, 0, 0, "x") == "[....................]   0 %  x");
+}
+
+TEST_CASE("the first SIGINT is only noted") {
+  CHECK_FALSE(interrupted());
+  catch_interrupts();
+  std::raise(SIGINT);
+  CHECK(interrupted());
+}
+
+TEST_CASE("a summary in a record has null for the deviation of one sample") {
+  const double one = 2;
+  const auto summary = summary_of({&one, 1});
+  CHECK(to_json(summary_fields(*summary)) ==
+        R"({"n":1,"median":2.0,"mean":2.0,"stddev":null,"p10":2.0,"p90":2.0,"p99":2.0,"min":2.0,"max":2.0})");
+}
