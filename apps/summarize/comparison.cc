@@ -59,7 +59,9 @@ const std::vector<TableRule>& table_rules() {
        "Perplexity",
        {"attnppl", "compute_ppl"},
        {"model", "dataset", "protocol", "dtype", "context", "stride", "tokens_scored"},
-       {{"perplexity", "log_perplexity", log_difference, true}}},
+       {{"perplexity", "log_perplexity", log_difference, true},
+        {"peak_mem_mb", "peak_mem", memory, true},
+        {"tokens_per_s", "tokens_per_s", higher_is_better, false}}},
   };
   return rules;
 }
@@ -246,7 +248,9 @@ bool contains(const Range& range, std::string_view name) {
 std::vector<std::string_view> metric_names() {
   std::vector<std::string_view> names;
   for (const auto& rule : table_rules()) {
-    for (const auto& metric : rule.metrics) names.push_back(metric.name);
+    for (const auto& metric : rule.metrics) {
+      if (!contains(names, metric.name)) names.push_back(metric.name);
+    }
   }
   return names;
 }

@@ -2,6 +2,7 @@
 #include "apps/summarize/options.h"
 
 #include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
 
 #include "apps/guarded_main.h"
 #include "apps/summarize/comparison.h"
@@ -43,25 +44,26 @@ std::optional<int> parse_summarize_options(int argc, const char* const* argv, Su
       "--format", format,
       fmt::format("One of {}; default: what the ending of --out says, else tsv", kTableFormats.list()));
   app.add_option("--out", out, "Write the tables to this file, too");
-  app.add_option("--metric", options.metrics,
-                 fmt::format("Which metrics, by commas or repeated: {}", known_metrics()))
-      ->delimiter(',');
-  app.add_option("--table", options.tables, fmt::format("Which tables: {}; default: all", known_tables()))
-      ->delimiter(',');
-  app.add_option("--modes", modes, "The two modes to compare, the base first")
-      ->delimiter(',')
-      ->expected(2)
-      ->capture_default_str();
+  // One argument an option, so that a path may follow it; several by commas or by repeating the option.
+  const auto add_list = [&](const std::string& name, std::vector<std::string>& list,
+                            const std::string& help) {
+    return app.add_option(name, list, help)->delimiter(',')->allow_extra_args(false);
+  };
+  add_list("--metric", options.metrics,
+           fmt::format("Which metrics, by commas or repeated: {}", known_metrics()));
+  add_list("--table", options.tables, fmt::format("Which tables: {}; default: all", known_tables()));
+  add_list("--modes", modes, "The two modes to compare, the base first")->capture_default_str();
   app.set_version_flag("--version", std::string(build_info().version));
   if (const auto code = parse_command_line(app, argc, argv)) return code;
   options.paths.assign(paths.begin(), paths.end());
   options.out = out;
   options.format = chosen_format(format, options.out);
-  options.base_mode = modes.at(0);
-  options.other_mode = modes.at(1);
-  if (options.base_mode == options.other_mode) {
-    fail(ErrorKind::usage, "--modes {},{}: two different modes are needed", modes[0], modes[1]);
+  if (modes.size() != 2 || modes[0] == modes[1]) {
+    fail(ErrorKind::usage, "--modes {}: two different modes are needed, as in --modes baseline,flash",
+         fmt::join(modes, ","));
   }
+  options.base_mode = modes[0];
+  options.other_mode = modes[1];
   return std::nullopt;
 }
 
