@@ -6,9 +6,6 @@
 
 #include "lib/backend_cpu/cpu_platform.h"
 #include "lib/core/error.h"
-#if ATTN_WITH_CUDA
-#include "lib/backend_cuda/cuda_platform.h"
-#endif
 
 namespace attn {
 
@@ -24,36 +21,21 @@ AttentionBackend& Platform::backend(std::string_view mode) const {
 
 namespace {
 
-// "cuda" is GPU 0; nothing for anything but "cuda" and "cuda:N".
-std::optional<int> cuda_index(std::string_view spec) {
-  if (spec == "cuda") return 0;
+bool names_cuda(std::string_view spec) {
   constexpr std::string_view kPrefix = "cuda:";
-  if (spec.substr(0, kPrefix.size()) != kPrefix) return std::nullopt;
+  if (spec == "cuda") return true;
+  if (spec.substr(0, kPrefix.size()) != kPrefix) return false;
   int index = -1;
   const char* end = spec.data() + spec.size();
   const auto [stop, error] = std::from_chars(spec.data() + kPrefix.size(), end, index);
-  if (error != std::errc() || stop != end || index < 0) return std::nullopt;
-  return index;
+  return error == std::errc() && stop == end && index >= 0;
 }
-
-#if ATTN_WITH_CUDA
-bool cuda_present() { return cuda_device_count() > 0; }
-Platform open_cuda(int index) { return open_cuda_platform(index); }
-#else
-bool cuda_present() { return false; }
-Platform open_cuda(int) {
-  fail(
-      ErrorKind::unsupported,
-      "this build has no CUDA: configure it with -DATTN_CUDA=ON on a machine with nvcc, or use --device cpu");
-}
-#endif
 
 }  // namespace
 
 Platform open_platform(std::string_view spec, const PlatformOptions& options) {
-  if (spec == "cpu") return open_cpu_platform(options);
-  if (spec == "auto") return cuda_present() ? open_cuda(0) : open_cpu_platform(options);
-  if (const auto index = cuda_index(spec)) return open_cuda(*index);
+  if (spec == "cpu" || spec == "auto") return open_cpu_platform(options);
+  if (names_cuda(spec)) fail(ErrorKind::unsupported, "this build has no CUDA; use --device cpu");
   fail(ErrorKind::usage, "device '{}' is not known; it must be one of: cpu, cuda, cuda:N, auto", spec);
 }
 
