@@ -103,6 +103,13 @@ std::string strict_json(std::string_view text, std::string_view source) {
 
 }  // namespace
 
+Fields::Fields() = default;
+Fields::Fields(const Fields& other) = default;
+Fields::Fields(Fields&& other) noexcept = default;
+Fields& Fields::operator=(const Fields& other) = default;
+Fields& Fields::operator=(Fields&& other) noexcept = default;
+Fields::~Fields() = default;
+
 Fields::Fields(std::initializer_list<Field> list) {
   for (const auto& field : list) (*this)[field.key] = field.value;
 }

@@ -23,8 +23,14 @@ struct Field;
 struct Fields {
   std::vector<Field> entries;
 
-  Fields() = default;
+  // All in value.cc: here Field is not complete yet.
+  Fields();
   Fields(std::initializer_list<Field> list);
+  Fields(const Fields& other);
+  Fields(Fields&& other) noexcept;
+  Fields& operator=(const Fields& other);
+  Fields& operator=(Fields&& other) noexcept;
+  ~Fields();
   Value& operator[](std::string_view key);
   const Value* find(std::string_view key) const;  // nullptr where there is no such key
   bool empty() const;
