@@ -1,0 +1,144 @@
+// The command line of attnppl.
+#include "apps/attnppl/options.h"
+
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "lib/core/error.h"
+
+namespace attn {
+
+bool Pg19Options::any() const {
+  return !mode.empty() || !sample_path.empty() || !url.empty() || max_chars || max_tokens;
+}
+
+std::string ppl_help() {
+  return "perplexity = exp(nll_sum / tokens_scored), nats, log-softmax and sums in f64. Protocols:\n"
+         "  full         each document in windows of --max-length tokens that advance by --stride; every "
+         "token but\n"
+         "               a document's first is scored exactly once, without BOS\n"
+         "  legacy-rows  each line is one sample, cut to --max-length (512) tokens, the first --max-samples "
+         "(128)\n"
+         "               lines; exp of the mean over lines of each line's mean loss. Beside it stands the "
+         "full\n"
+         "               protocol on the same lines\n"
+         "standard error = perplexity * sqrt(variance of the losses / their number), tokens taken as "
+         "independent.\n"
+         "Exit codes: 0 ok, 1 a loss was not finite, 2 usage, 3 bad input, 4 unsupported, 5 out of memory, 6 "
+         "device,\n"
+         "7 internal error, 130 interrupted.";
+}
+
+void add_ppl_options(CLI::App& app, PplOptions& options) {
+  add_model_options(app, options.model);
+  app.add_option(
+         "--dataset", options.dataset,
+         "sample (bundled), wikitext or pg19 (after tools/fetch_datasets), or a file or folder of .txt, "
+         ".jsonl, .zst of both")
+      ->capture_default_str();
+  as_list(
+      app.add_option("--mode", options.modes, "baseline, flash, reference; both stands for the first two"))
+      ->capture_default_str();
+  as_list(app.add_option("--protocol", options.protocols, "full, legacy-rows"))->capture_default_str();
+  app.add_option("--max-samples", options.max_samples,
+                 "The first N samples: documents; of wikitext and under legacy-rows lines (legacy-rows: 128)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--max-length", options.max_length,
+                 "Tokens of a window (default: the model's trained context, at most 1024; legacy-rows: 512)")
+      ->check(CLI::Range(2, 1 << 30));
+  app.add_option("--window", options.window, "Another name for --max-length; of both, pg19 takes this one")
+      ->check(CLI::Range(2, 1 << 30));
+  app.add_option("--stride", options.stride, "Tokens by which a window advances (default: half the window)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--max-tokens", options.max_tokens, "The first N tokens of the data set; 0: all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--tokenize-only", options.tokenize_only,
+               "Print the number of tokens, their SHA-256 and the speed; needs only a tokenizer");
+  CLI::Option* out =
+      app.add_option("--out", options.out,
+                     "Folder (attnppl.jsonl in it is appended to), FILE.jsonl (appended to) or FILE.json");
+  out->capture_default_str()->each([&options](const std::string&) { options.out_given = true; });
+
+  Pg19Options& pg19 = options.pg19;
+  const char* const group = "PG-19";
+  app.add_option("--pg19-mode", pg19.mode, "sample1: one book (default); full: all books in datasets/pg19")
+      ->check(CLI::IsMember({"sample1", "full"}))
+      ->group(group);
+  app.add_option("--pg19-sample-path", pg19.sample_path,
+                 "The file of the one book (default: the first in datasets/pg19)")
+      ->group(group);
+  app.add_option("--pg19-url", pg19.url,
+                 "The one book by its address: .../10146.txt is datasets/pg19/10146.txt.zst")
+      ->group(group);
+  app.add_option("--pg19-max-chars", pg19.max_chars, "The first N characters of each book; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->group(group);
+  app.add_option("--pg19-max-tokens", pg19.max_tokens, "The first N tokens of the books; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->group(group);
+  app.add_flag("--force-download", pg19.force_download,
+               "Refused: tools/fetch_datasets downloads, this program never")
+      ->group(group);
+  app.add_option("--download-retries", pg19.download_retries, "No effect, as nothing is downloaded")
+      ->group(group);
+  app.add_option("--download-timeout", pg19.download_timeout, "No effect, as nothing is downloaded")
+      ->group(group);
+}
+
+std::optional<int> asked_context(const PplOptions& options) {
+  const bool window_first = options.dataset == "pg19";
+  const auto& first = window_first ? options.window : options.max_length;
+  const auto& second = window_first ? options.max_length : options.window;
+  return first ? first : second;
+}
+
+std::vector<std::string> settle(PplOptions& options) {
+  if (std::find(options.modes.begin(), options.modes.end(), "both") != options.modes.end()) {
+    if (options.modes.size() > 1)
+      fail(ErrorKind::usage, "--mode both stands for baseline,flash; give it alone");
+    options.modes = {"baseline", "flash"};
+  }
+  check_modes(options.modes);
+  if (options.protocols.empty()) fail(ErrorKind::usage, "--protocol needs a value");
+  for (auto name = options.protocols.begin(); name != options.protocols.end(); ++name) {
+    kProtocolNames.parse(*name, "--protocol");
+    if (std::find(options.protocols.begin(), name, *name) != name)
+      fail(ErrorKind::usage, "--protocol names '{}' twice", *name);
+  }
+  if (options.tokenize_only && options.out_given)
+    fail(ErrorKind::usage, "--tokenize-only prints and writes no record: leave out --out");
+  const Pg19Options& pg19 = options.pg19;
+  if (pg19.force_download) {
+    fail(ErrorKind::unsupported,
+         "attnppl never downloads; run tools/fetch_datasets {} and leave out --force-download",
+         options.dataset == "wikitext" ? "wikitext" : "pg19");
+  }
+  if (!pg19.sample_path.empty() && !pg19.url.empty())
+    fail(ErrorKind::usage, "--pg19-sample-path and --pg19-url both name the one book: give one of them");
+  if (pg19.mode == "full" && !(pg19.sample_path.empty() && pg19.url.empty()))
+    fail(ErrorKind::usage, "--pg19-mode full takes all books; --pg19-sample-path and --pg19-url name one");
+  if (options.dataset == "pg19" && pg19.max_tokens.value_or(0) > 0) {
+    if (options.max_tokens > 0 && options.max_tokens != *pg19.max_tokens)
+      fail(ErrorKind::usage, "--max-tokens and --pg19-max-tokens differ: give one of them");
+    options.max_tokens = *pg19.max_tokens;
+  }
+  if (const auto context = asked_context(options); context && options.stride && *options.stride > *context)
+    fail(ErrorKind::usage, "--stride {} is longer than the window of {} tokens", *options.stride, *context);
+
+  std::vector<std::string> notes;
+  if (pg19.download_retries || pg19.download_timeout)
+    notes.emplace_back("--download-retries and --download-timeout have no effect: attnppl never downloads");
+  if (pg19.any() && options.dataset != "pg19")
+    notes.push_back("the --pg19 flags have no effect on the data set " + options.dataset);
+  if (options.max_length && options.window && *options.max_length != *options.window) {
+    const bool window_first = options.dataset == "pg19";
+    notes.push_back(fmt::format("--{} has no effect: on {} the window is --{}",
+                                window_first ? "max-length" : "window", options.dataset,
+                                window_first ? "window" : "max-length"));
+  }
+  return notes;
+}
+
+}  // namespace attn
