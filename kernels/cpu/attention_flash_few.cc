@@ -45,22 +45,38 @@ Row row_at(const AttentionParams& p, int kv_head, int r) {
 // A partial result: [maximum, sum, out[head_dim]].
 std::int64_t partial_floats(const AttentionParams& p) { return p.head_dim + 2; }
 
-// scores[r][j] = scale * q[r] . k[j]; scores rows are kTileKeys apart.
+// scores[r][j] = scale * q[r] . k[j]; scores rows are kTileKeys apart and are written up to the next multiple
+// of kLanes.
 template <int R>
 void score_keys(const float* const* q, const float* k, std::int64_t k_step, int keys, int head_dim,
                 float scale, float* scores) {
+  constexpr int kAtOnce = 4;  // keys: enough sums in flight to hide the latency of an addition
   const int whole = head_dim - head_dim % kLanes;
-  for (int j = 0; j < keys; ++j) {
-    const float* row = k + j * k_step;
-    Vec sums[R] = {};
-    for (int d = 0; d < whole; d += kLanes) {
-      const Vec key = load(row + d);
-      for (int r = 0; r < R; ++r) sums[r] += key * load(q[r] + d);
+  for (int first = 0; first < keys; first += kLanes) {
+    Vec parts[R][kLanes] = {};
+    const int here = std::min(kLanes, keys - first);
+    for (int j = 0; j < here; j += kAtOnce) {
+      const float* row[kAtOnce];
+      for (int n = 0; n < kAtOnce; ++n) row[n] = k + std::min(first + j + n, keys - 1) * k_step;
+      Vec totals[R][kAtOnce] = {};
+      for (int d = 0; d < whole; d += kLanes) {
+        Vec query[R];
+        for (int r = 0; r < R; ++r) query[r] = load(q[r] + d);
+        for (int n = 0; n < kAtOnce; ++n) {
+          const Vec key = load(row[n] + d);
+          for (int r = 0; r < R; ++r) totals[r][n] += key * query[r];
+        }
+      }
+      for (int r = 0; r < R; ++r) {
+        for (int n = 0; n < kAtOnce; ++n) parts[r][j + n] = totals[r][n];
+      }
     }
     for (int r = 0; r < R; ++r) {
-      float dot = sum(sums[r]);
-      for (int d = whole; d < head_dim; ++d) dot += row[d] * q[r][d];
-      scores[r * kTileKeys + j] = dot * scale;
+      float* at = scores + r * kTileKeys + first;
+      store(at, sums(parts[r]) * scale);
+      for (int d = whole; d < head_dim; ++d) {
+        for (int j = 0; j < here; ++j) at[j] += k[(first + j) * k_step + d] * q[r][d] * scale;
+      }
     }
   }
 }
@@ -85,21 +101,33 @@ void add_values(const float* v, std::int64_t v_step, int keys, const float* weig
   }
 }
 
+// Accumulators that fit in the registers beside the values themselves.
+template <int R>
+constexpr int max_parts() {
+  if (kLanes == 16) return R <= 2 ? 8 : 5;
+  return R == 1 ? 8 : 8 / R;
+}
+
+template <int R, int P>
+void add_parts(const float* v, std::int64_t v_step, int keys, int parts, const float* weights,
+               const float* factors, float* const* out) {
+  if constexpr (P > 0) {
+    if (parts == P) return add_values<R, P>(v, v_step, keys, weights, factors, out);
+    add_parts<R, P - 1>(v, v_step, keys, parts, weights, factors, out);
+  }
+}
+
 template <int R>
 void add_all_values(const float* v, std::int64_t v_step, int keys, int head_dim, const float* weights,
                     const float* factors, float* const* out) {
-  float* at[R];
+  constexpr int kMost = max_parts<R>();
   int d = 0;
-  const auto move = [&](int dim) {
-    for (int r = 0; r < R; ++r) at[r] = out[r] + dim;
-  };
-  for (; d + kMaxParts * kLanes <= head_dim; d += kMaxParts * kLanes) {
-    move(d);
-    add_values<R, kMaxParts>(v + d, v_step, keys, weights, factors, at);
-  }
-  for (; d + kLanes <= head_dim; d += kLanes) {
-    move(d);
-    add_values<R, 1>(v + d, v_step, keys, weights, factors, at);
+  while (d + kLanes <= head_dim) {
+    const int parts = std::min(kMost, (head_dim - d) / kLanes);
+    float* at[R];
+    for (int r = 0; r < R; ++r) at[r] = out[r] + d;
+    add_parts<R, kMost>(v + d, v_step, keys, parts, weights, factors, at);
+    d += parts * kLanes;
   }
   for (; d < head_dim; ++d) {
     for (int r = 0; r < R; ++r) {
@@ -207,33 +235,35 @@ void chunk_task(const AttentionParams& p, int b, int kv_head, int chunk, int row
 
 }  // namespace
 
-// [batch, kv_head, chunk, row of the key head, 2 + head_dim] f32.
+// [batch, kv_head, chunk, row of the key head, 2 + head_dim] f32, then chunks done [batch, kv_head] i32.
 std::size_t attention_flash_few_workspace(const AttentionParams& p) {
   const Split split = split_of(p);
+  const std::int64_t partials = split.chunks * split.rows * partial_floats(p);
   return static_cast<std::size_t>(p.batch) * static_cast<std::size_t>(p.kv_heads) *
-         static_cast<std::size_t>(split.chunks) * static_cast<std::size_t>(split.rows) *
-         static_cast<std::size_t>(partial_floats(p)) * sizeof(float);
+         static_cast<std::size_t>(partials + 1) * sizeof(float);
 }
 
 void attention_flash_few(const AttentionParams& p, void* workspace) {
   const Split split = split_of(p);
   const std::int64_t chunk_step = split.rows * partial_floats(p);
+  const std::int64_t head_step = split.chunks * chunk_step;
   const std::int64_t heads = static_cast<std::int64_t>(p.batch) * p.kv_heads;
   float* partials = static_cast<float*>(workspace);
-#pragma omp parallel
-  {
-#pragma omp for schedule(static)
-    for (std::int64_t task = 0; task < heads * split.chunks; ++task) {
-      const auto head = task / split.chunks;
-      chunk_task(p, static_cast<int>(head / p.kv_heads), static_cast<int>(head % p.kv_heads),
-                 static_cast<int>(task % split.chunks), split.rows, partials + task * chunk_step);
-    }
-#pragma omp for schedule(static)
-    for (std::int64_t n = 0; n < heads * split.rows; ++n) {
-      const auto head = n / split.rows;
-      const auto r = static_cast<int>(n % split.rows);
-      combine(p, static_cast<int>(head / p.kv_heads), row_at(p, static_cast<int>(head % p.kv_heads), r),
-              split.chunks, partials + head * split.chunks * chunk_step + r * partial_floats(p), chunk_step);
+  auto* done = reinterpret_cast<std::int32_t*>(partials + heads * head_step);
+  std::fill(done, done + heads, 0);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t task = 0; task < heads * split.chunks; ++task) {
+    const auto head = task / split.chunks;
+    const auto b = static_cast<int>(head / p.kv_heads);
+    const auto kv_head = static_cast<int>(head % p.kv_heads);
+    chunk_task(p, b, kv_head, static_cast<int>(task % split.chunks), split.rows,
+               partials + task * chunk_step);
+    // Who finishes a head's last chunk combines the head: no second barrier. The order of the sum is that of
+    // the keys.
+    if (__atomic_add_fetch(done + head, 1, __ATOMIC_ACQ_REL) < split.chunks) continue;
+    for (int r = 0; r < split.rows; ++r) {
+      combine(p, b, row_at(p, kv_head, r), split.chunks, partials + head * head_step + r * partial_floats(p),
+              chunk_step);
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 namespace attn::cpu {
 
@@ -45,6 +46,31 @@ ATTN_INLINE float sum(Vec v) {
     for (int i = 0; i < width; ++i) part[i] += part[i + width];
   }
   return part[0];
+}
+
+// One halving step of sums(): in each block of 2 * kWidth lanes, the block of `a` folded to its first half
+// and the block of `b` to its second.
+template <int kWidth, int... kLane>
+ATTN_INLINE Vec fold_pair(Vec a, Vec b, std::integer_sequence<int, kLane...>) {
+  constexpr auto source = [](int lane) {
+    const int within = lane % (2 * kWidth);
+    return lane - within + (within < kWidth ? within : kLanes + within - kWidth);
+  };
+  return __builtin_shufflevector(a, b, source(kLane)...) +
+         __builtin_shufflevector(a, b, (source(kLane) + kWidth)...);
+}
+
+template <int kWidth>
+ATTN_INLINE void fold_all(Vec* v) {
+  for (int i = 0; i < kWidth; ++i)
+    v[i] = fold_pair<kWidth>(v[i], v[i + kWidth], std::make_integer_sequence<int, kLanes>());
+  if constexpr (kWidth > 1) fold_all<kWidth / 2>(v);
+}
+
+// Lane i becomes the sum over the lanes of v[i]; v is used up.
+ATTN_INLINE Vec sums(Vec (&v)[kLanes]) {
+  fold_all<kLanes / 2>(v);
+  return v[0];
 }
 
 ATTN_INLINE float largest(Vec v) {

@@ -12,6 +12,7 @@ namespace attn {
 Platform open_cpu_platform(const PlatformOptions& options) {
   if (options.threads < 0)
     fail(ErrorKind::usage, "threads must be 0 (all cores) or more, not {}", options.threads);
+  cpu::correct_blas_core();
   cpu::set_threads(options.threads);
   Platform platform;
   platform.device = std::make_unique<CpuDevice>();
