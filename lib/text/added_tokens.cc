@@ -70,14 +70,14 @@ void AddedTokens::find(std::string_view text, bool parse_special, const UnicodeT
     if (token->lstrip) {
       while (begin > free_from && is_space_at(table, text, previous_utf8(text, begin)))
         begin = previous_utf8(text, begin);
+      begin = std::max(begin, free_from);
     }
     if (token->rstrip) {
       while (end < text.size() && is_space_at(table, text, end)) end += decode_utf8(text, end).bytes;
     }
-    // A token of spaces inside what an rstrip has taken gives its id but no second copy of the text.
-    begin = std::max(begin, free_from);
-    end = std::max(end, free_from);
-    matches.push_back({begin, end, token->id});
+    // As in that library, behind an rstrip a token of spaces may begin in what was taken and give some of it
+    // back; one that is left empty is none.
+    if (begin < end) matches.push_back({begin, end, token->id});
     free_from = end;
   }
 }

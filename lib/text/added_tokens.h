@@ -33,7 +33,8 @@ class AddedTokens {
   // Contents must be non-empty and different (checked by BpeTokenizer).
   explicit AddedTokens(std::vector<AddedToken> tokens = {});
 
-  // All matches, leftmost first and longest at equal beginnings, without overlap. `matches` is cleared first.
+  // All matches, leftmost first and longest at equal beginnings. Their contents do not overlap, but the
+  // spaces that one with rstrip takes along may be the next one's content. `matches` is cleared first.
   void find(std::string_view text, bool parse_special, const UnicodeTable& table,
             std::vector<AddedTokenMatch>& matches) const;
 

@@ -164,7 +164,8 @@ std::vector<TokenId> BpeTokenizer::encode(std::string_view text, const EncodeOpt
   raw_tokens_.find(text, options.parse_special, unicode_, matches);
   std::size_t begin = 0;
   for (const AddedTokenMatch& match : matches) {
-    encode_unnormalized(text.substr(begin, match.begin - begin), options.parse_special, *cache, ids);
+    if (begin < match.begin)
+      encode_unnormalized(text.substr(begin, match.begin - begin), options.parse_special, *cache, ids);
     ids.push_back(match.id);
     begin = match.end;
   }
@@ -183,7 +184,7 @@ void BpeTokenizer::encode_unnormalized(std::string_view text, bool parse_special
   normalized_tokens_.find(text, parse_special, unicode_, matches);
   std::size_t begin = 0;
   for (const AddedTokenMatch& match : matches) {
-    encode_plain(text.substr(begin, match.begin - begin), cache, ids);
+    if (begin < match.begin) encode_plain(text.substr(begin, match.begin - begin), cache, ids);
     ids.push_back(match.id);
     begin = match.end;
   }

@@ -18,6 +18,8 @@ enum CharClass : std::uint8_t {
   kNfcInert = 8,
 };
 
+// Of the Unicode version that utf8proc has (15 in Debian 12): characters younger than that, or than the
+// program that made a tokenizer, may be classed or ordered differently by the two.
 class UnicodeTable {
  public:
   UnicodeTable();

@@ -134,6 +134,12 @@ TEST_CASE("added tokens: whole words and stripped spaces") {
   CHECK(tokenizer->encode("a \t\u00a0<l> b") == Ids{'a', 301, ' ', 'b'});
   CHECK(tokenizer->encode("a <r> \n b") == Ids{'a', ' ', 302, 'b'});
   CHECK(tokenizer->encode("<r>  <l>") == Ids{302, 301});
+  // Tokens of spaces behind an rstrip, as tokenizers 0.23.3 has it: a space is given back, an empty match is
+  // none.
+  const auto spaces = make({}, R"({"added_tokens": [)" + added(300, "<r>", "rstrip") + "," +
+                                   added(301, "   ", "") + "," + added(302, R"(\n)", "lstrip rstrip") + "]}");
+  CHECK(spaces->encode("<r>    x") == Ids{300, 301, ' ', 'x'});
+  CHECK(spaces->encode("\n\nx\n") == Ids{302, 'x', 302});
 }
 
 TEST_CASE("added tokens: before or after normalisation") {
