@@ -3,10 +3,11 @@
 """usage: tools/make_goldens.py [--out DIR] [--only NAME]     needs torch, transformers, safetensors
 
 For each case of golden_cases.py: writes config.json, draws weights, stores them, loads that very folder with
-AutoModelForCausalLM in float64, and writes reference.json. Three places where transformers goes down to float32 are
-computed in float64 instead (softmax: the sdpa path; RMSNorm and the rotary angles: replaced below); the inverse
-frequencies themselves stay the float32 numbers that transformers uses.
+AutoModelForCausalLM in float64, and writes reference.json. Three places where transformers goes down to
+float32 are computed in float64 instead (softmax: the sdpa path; RMSNorm and rotary angles: replaced below);
+the inverse frequencies themselves stay the float32 numbers that transformers uses.
 """
+
 import argparse
 import json
 import shutil
@@ -43,7 +44,9 @@ def rms_norm_float64(self, hidden_states):
 def rotary_float64(self, x, position_ids):
     angles = position_ids[:, :, None].double() * self.inv_freq.double()
     angles = torch.cat((angles, angles), dim=-1)
-    return (angles.cos() * self.attention_scaling).to(x.dtype), (angles.sin() * self.attention_scaling).to(x.dtype)
+    return (angles.cos() * self.attention_scaling).to(x.dtype), (angles.sin() * self.attention_scaling).to(
+        x.dtype
+    )
 
 
 PATCHES = [
@@ -59,7 +62,7 @@ def fan_in(name: str, shape: torch.Size, family: str) -> int:
 
 
 def draw_weights(config_dir: Path, family: str, seed: int) -> dict:
-    """Large, uneven weights: attention far from uniform, logits several units apart, no bias and no norm trivial."""
+    """Large, uneven weights: attention far from uniform, logits units apart, no bias and no norm trivial."""
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(config_dir))
     generator = torch.Generator().manual_seed(seed)
     tied = set(model._tied_weights_keys or {}) if model.config.tie_word_embeddings else set()
@@ -129,8 +132,12 @@ def load(folder: Path, case: GoldenCase, strict: bool = True):
     model, info = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="sdpa", output_loading_info=True
     )
-    surplus = [name for name in info["unexpected_keys"] if not name.endswith(("attn.bias", "attention.bias"))
-               and not name.endswith(("masked_bias", "inv_freq"))]
+    surplus = [
+        name
+        for name in info["unexpected_keys"]
+        if not name.endswith(("attn.bias", "attention.bias"))
+        and not name.endswith(("masked_bias", "inv_freq"))
+    ]
     if strict and (info["missing_keys"] or info["mismatched_keys"] or surplus):
         sys.exit(f"{case.name}: transformers does not load this folder as meant: {info}")
     return model.eval()
@@ -143,7 +150,7 @@ def logits_of(model, ids: list) -> torch.Tensor:
 
 
 def greedy(model, prompt: list, count: int) -> tuple:
-    """Continuation with the KV cache, and the smallest relative distance between the best and the second id."""
+    """Continuation with the KV cache, and the smallest relative distance of the two best logits."""
     ids, cache, feed, margin = [], None, prompt, float("inf")
     for _ in range(count):
         out = model(torch.tensor([feed]), past_key_values=cache, use_cache=True)
@@ -182,17 +189,21 @@ def reference(case: GoldenCase, folder: Path, seed: int) -> dict:
         scale = float(max(part.abs().max() for part in logits))
         difference = float((float32_inside - logits[1]).abs().max()) / scale
         if difference > 1e-5:
-            sys.exit(f"{case.name}: the float64 replacements change the logits by {difference:.1e} of their scale")
+            sys.exit(
+                f"{case.name}: the float64 replacements change the logits by {difference:.1e} of their scale"
+            )
         if full[PROMPT_LENGTH - 1 : -1].argmax(-1).tolist() != continuation:
             sys.exit(f"{case.name}: greedy with and without cache differ")
         if margin < MIN_GREEDY_MARGIN or len(set(continuation)) < 3:
             raise Rejected(f"greedy margin {margin:.1e}, {len(set(continuation))} different ids")
         contrast = contrast_of(case, folder, ids[1], logits[1], scale)
-    nll = [-torch.log_softmax(part[:-1], -1).gather(1, torch.tensor(sequence[1:])[:, None])[:, 0]
-           for part, sequence in zip(logits, ids)]
+    nll = [
+        -torch.log_softmax(part[:-1], -1).gather(1, torch.tensor(sequence[1:])[:, None])[:, 0]
+        for part, sequence in zip(logits, ids)
+    ]
     return {
         "note": "logits: every position of ids[0]; logits_last: the last position of ids[1]; nll[s][i] = "
-                "-log p(ids[s][i+1] | ids[s][0..i]); float64, from the stored weights",
+        "-log p(ids[s][i+1] | ids[s][0..i]); float64, from the stored weights",
         "seed": seed,
         "ids": ids,
         "nll": [rounded(part.tolist()) for part in nll],
@@ -245,15 +256,20 @@ def make(case: GoldenCase, out: Path, made: dict) -> None:
         made[case.name] = (weights, seed, data["logits"])
         write_reference(data, folder / "reference.json")
         size = sum(file.stat().st_size for file in folder.iterdir())
-        print(f"{case.name}: seed {seed}, {size / 1024:.0f} KiB, logits to {data['logit_scale']:.1f}, margin "
-              f"{data['greedy']['min_margin']:.1e}, contrast {data['contrast'] and data['contrast']['moves_logits_by']}")
+        print(
+            f"{case.name}: seed {seed}, {size / 1024:.0f} KiB, logits to {data['logit_scale']:.1f}, margin "
+            f"{data['greedy']['min_margin']:.1e}, contrast "
+            f"{data['contrast'] and data['contrast']['moves_logits_by']}"
+        )
         return
     sys.exit(f"{case.name}: no suitable seed")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Makes the golden models of tests/goldens.")
-    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent.parent / "tests" / "goldens")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).resolve().parent.parent / "tests" / "goldens"
+    )
     parser.add_argument("--only", help="this case alone (and its twin); index.json is left as it is")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
