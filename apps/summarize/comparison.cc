@@ -219,6 +219,7 @@ Table table_of(const TableRule& rule, std::span<const RecordPair* const> pairs, 
   const bool show_outcomes = std::any_of(pairs.begin(), pairs.end(), failed);
   for (const RecordPair* pair : pairs) {
     std::vector<std::string> row;
+    row.reserve(table.header.size());
     for (const auto& key : settings) row.push_back(setting(*pair, key));
     for (auto& column : columns) append(row, column.row(*pair));
     append(row, {std::to_string(pair->base.size()), std::to_string(pair->other.size())});

@@ -1,7 +1,12 @@
 // Exit codes of errors, the progress bar's text, SIGINT.
 #include <csignal>
+#include <cstdio>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "apps/guarded_main.h"
 #include "apps/interrupt.h"
@@ -9,6 +14,7 @@
 #include "apps/summary_fields.h"
 #include "lib/core/error.h"
 #include "tests/catch.h"
+#include "tests/cli/run_program.h"
 
 using namespace attn;
 
@@ -26,6 +32,26 @@ TEST_CASE("the progress bar shows the share and the time left") {
   CHECK(progress_line(12, 10, 5, "") == "[####################] 100 %  0:00 left");
   CHECK(progress_line(1, 2, 7325, "").find("2:02:05 left") != std::string::npos);
   CHECK(progress_line(0, 0, 0, "x") == "[....................]   0 %  x");
+}
+
+TEST_CASE("nothing of the progress bar reaches a stderr that is no terminal") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "stderr";
+  std::fflush(stderr);
+  const int saved = dup(STDERR_FILENO);
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT, 0600);
+  dup2(file, STDERR_FILENO);
+  {
+    Progress progress(10);
+    progress.update(5, "prefill");
+    progress.clear();
+    progress.update(10, "decode");
+  }
+  std::fflush(stderr);
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  close(file);
+  CHECK(std::filesystem::file_size(path) == 0);
 }
 
 TEST_CASE("the first SIGINT is only noted") {

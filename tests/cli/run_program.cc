@@ -22,6 +22,7 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   std::vector<std::string> texts{path};
   texts.insert(texts.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
+  argv.reserve(texts.size() + 1);
   for (auto& text : texts) argv.push_back(text.data());
   argv.push_back(nullptr);
   std::vector<std::string> variables = environment;

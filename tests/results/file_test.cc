@@ -1,8 +1,8 @@
 // Writing and reading result files, whole and damaged.
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <iterator>
-#include <sstream>
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -2,6 +2,7 @@
 #include "lib/results/record.h"
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <regex>
 
