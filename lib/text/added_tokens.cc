@@ -55,7 +55,12 @@ void AddedTokens::find(std::string_view text, bool parse_special, const UnicodeT
   if (tokens_.empty()) return;
   std::size_t free_from = 0;  // text before it belongs to a match already
   for (std::size_t i = 0; i < text.size();) {
-    const std::bitset<256>& second = second_bytes_[static_cast<unsigned char>(text[i])];
+    const auto first = static_cast<unsigned char>(text[i]);
+    if (first_of_byte_[first] == first_of_byte_[first + std::size_t{1}]) {
+      ++i;
+      continue;
+    }
+    const std::bitset<256>& second = second_bytes_[first];
     const bool possible =
         i + 1 < text.size() ? second[static_cast<unsigned char>(text[i + 1])] : second.any();
     const AddedToken* token = possible ? longest_at(text, i) : nullptr;

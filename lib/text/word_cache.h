@@ -47,7 +47,10 @@ class WordCache {
   // The ids of the piece of `bytes` bytes, or an empty span.
   std::span<const TokenId> find(const Key& key, std::size_t bytes) const {
     const Entry& entry = entries_[key.hash % kEntries];
-    if (entry.words != key.words || entry.bytes != bytes) return {};
+    // Word by word: comparing the arrays calls memcmp, which took a third of all tokenizing time.
+    const bool same = entry.words[0] == key.words[0] && entry.words[1] == key.words[1] &&
+                      entry.words[2] == key.words[2] && entry.bytes == bytes;
+    if (!same) return {};
     return {entry.ids.data(), entry.count};
   }
   // Takes the place of whatever piece had the same hash.
