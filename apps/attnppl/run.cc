@@ -288,6 +288,7 @@ int run_ppl(PplOptions options) {
     print_tokens(ppl_case);
     print_protocol(ppl_case);
     print_header();
+    std::fflush(stdout);
     std::vector<PplModeResult> results;
     for (const std::string& mode : options.modes) {
       results.push_back(score_mode(platform, model, ppl_case, *tokenizer, mode, [&](std::int64_t tokens) {
