@@ -222,6 +222,8 @@ void attention_flash(const AttentionParams& p, void* workspace) {
       query_tile<1>(p, b, first, count, h, tile);
     } else if (count <= 2 * kLanes) {
       query_tile<2>(p, b, first, count, h, tile);
+    } else if (count <= 3 * kLanes && kMaxVectors > 2) {
+      query_tile<std::min(3, kMaxVectors)>(p, b, first, count, h, tile);
     } else {
       query_tile<kMaxVectors>(p, b, first, count, h, tile);
     }

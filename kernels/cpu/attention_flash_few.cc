@@ -45,37 +45,42 @@ Row row_at(const AttentionParams& p, int kv_head, int r) {
 // A partial result: [maximum, sum, out[head_dim]].
 std::int64_t partial_floats(const AttentionParams& p) { return p.head_dim + 2; }
 
+// scores[j] = scale * q . k[j] for kLanes keys. Keys past `keys` repeat the last; their scores mean nothing.
+template <bool kWhole>
+ATTN_INLINE void score_block(const float* q, const float* k, std::int64_t k_step, int keys, int head_dim,
+                             float scale, float* scores) {
+  constexpr int kAtOnce =
+      kLanes < 8 ? kLanes : 8;  // keys: enough sums in flight to hide the latency of an addition
+  const int whole = head_dim - head_dim % kLanes;
+  Vec parts[kLanes];
+  for (int j = 0; j < kLanes; j += kAtOnce) {
+    const float* row[kAtOnce];
+    for (int n = 0; n < kAtOnce; ++n) row[n] = k + (kWhole ? j + n : std::min(j + n, keys - 1)) * k_step;
+    Vec totals[kAtOnce] = {};
+    for (int d = 0; d < whole; d += kLanes) {
+      const Vec query = load(q + d);
+      for (int n = 0; n < kAtOnce; ++n) totals[n] += query * load(row[n] + d);
+    }
+    for (int n = 0; n < kAtOnce; ++n) parts[j + n] = totals[n];
+  }
+  store(scores, sums(parts) * scale);
+  for (int d = whole; d < head_dim; ++d) {
+    for (int j = 0; j < keys; ++j) scores[j] += k[j * k_step + d] * q[d] * scale;
+  }
+}
+
 // scores[r][j] = scale * q[r] . k[j]; scores rows are kTileKeys apart and are written up to the next multiple
 // of kLanes.
 template <int R>
 void score_keys(const float* const* q, const float* k, std::int64_t k_step, int keys, int head_dim,
                 float scale, float* scores) {
-  constexpr int kAtOnce = 4;  // keys: enough sums in flight to hide the latency of an addition
-  const int whole = head_dim - head_dim % kLanes;
-  for (int first = 0; first < keys; first += kLanes) {
-    Vec parts[R][kLanes] = {};
-    const int here = std::min(kLanes, keys - first);
-    for (int j = 0; j < here; j += kAtOnce) {
-      const float* row[kAtOnce];
-      for (int n = 0; n < kAtOnce; ++n) row[n] = k + std::min(first + j + n, keys - 1) * k_step;
-      Vec totals[R][kAtOnce] = {};
-      for (int d = 0; d < whole; d += kLanes) {
-        Vec query[R];
-        for (int r = 0; r < R; ++r) query[r] = load(q[r] + d);
-        for (int n = 0; n < kAtOnce; ++n) {
-          const Vec key = load(row[n] + d);
-          for (int r = 0; r < R; ++r) totals[r][n] += key * query[r];
-        }
-      }
-      for (int r = 0; r < R; ++r) {
-        for (int n = 0; n < kAtOnce; ++n) parts[r][j + n] = totals[r][n];
-      }
-    }
+  for (int j = 0; j < keys; j += kLanes) {
     for (int r = 0; r < R; ++r) {
-      float* at = scores + r * kTileKeys + first;
-      store(at, sums(parts[r]) * scale);
-      for (int d = whole; d < head_dim; ++d) {
-        for (int j = 0; j < here; ++j) at[j] += k[(first + j) * k_step + d] * q[r][d] * scale;
+      float* at = scores + r * kTileKeys + j;
+      if (keys - j >= kLanes) {
+        score_block<true>(q[r], k + j * k_step, k_step, kLanes, head_dim, scale, at);
+      } else {
+        score_block<false>(q[r], k + j * k_step, k_step, keys - j, head_dim, scale, at);
       }
     }
   }
@@ -85,19 +90,28 @@ void score_keys(const float* const* q, const float* k, std::int64_t k_step, int 
 template <int R, int P>
 void add_values(const float* v, std::int64_t v_step, int keys, const float* weights, const float* factors,
                 float* const* out) {
-  Vec sums[R][P];
+  constexpr int kSets =
+      R == 1 ? 2 : 1;  // of sums, for every second key: one row alone would wait for its additions
+  Vec totals[kSets][R][P] = {};
   for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < P; ++n) sums[r][n] = load(out[r] + n * kLanes) * factors[r];
+    for (int n = 0; n < P; ++n) totals[0][r][n] = load(out[r] + n * kLanes) * factors[r];
   }
-  for (int j = 0; j < keys; ++j) {
+  const auto add_key = [&](int set, int j) {
     Vec values[P];
     for (int n = 0; n < P; ++n) values[n] = load(v + j * v_step + n * kLanes);
     for (int r = 0; r < R; ++r) {
-      for (int n = 0; n < P; ++n) sums[r][n] += weights[r * kTileKeys + j] * values[n];
+      for (int n = 0; n < P; ++n) totals[set][r][n] += weights[r * kTileKeys + j] * values[n];
     }
+  };
+  int j = 0;
+  for (; j + kSets <= keys; j += kSets) {
+    for (int set = 0; set < kSets; ++set) add_key(set, j + set);
   }
+  if (j < keys) add_key(0, j);
   for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < P; ++n) store(out[r] + n * kLanes, sums[r][n]);
+    for (int n = 0; n < P; ++n) {
+      store(out[r] + n * kLanes, kSets == 2 ? totals[0][r][n] + totals[kSets - 1][r][n] : totals[0][r][n]);
+    }
   }
 }
 
