@@ -155,7 +155,7 @@ void read_template(JsonFields& fields, BpeDefinition& definition) {
     JsonFields part(parts[i], fields.source(), element(fields.path("single"), i));
     if (const json* sequence = part.find("Sequence")) {
       if (text_seen) fail(ErrorKind::unsupported, "{}: {} repeats the text", fields.source(), part.where());
-      JsonFields(*sequence, fields.source(), part.path("Sequence"));
+      const JsonFields must_be_an_object(*sequence, fields.source(), part.path("Sequence"));
       text_seen = true;
     } else {
       JsonFields token(part.get("SpecialToken"), fields.source(), part.path("SpecialToken"));
