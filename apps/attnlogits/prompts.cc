@@ -13,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLabelBytes = 80;
+constexpr const char* kLongPrompt = "prompts/long_prompt.txt";  // in the source tree
 // The prompts of system B's compare_logits, which end in its long prompt.
 constexpr const char* kDefaultPrompts[] = {"Hello world!", "The quick brown fox jumps over the lazy dog.",
                                            "Deep learning models require careful attention masking."};
@@ -73,8 +74,8 @@ std::vector<LogitsPrompt> make_prompts(const LogitsOptions& options, const Model
                                        const std::function<const Tokenizer&()>& tokenizer) {
   const bool by_default = options.prompts.empty() && options.ids.empty() && options.long_prompt.empty();
   std::vector<LogitsPrompt> prompts;
-  const auto add_file = [&](const std::string& path) {
-    prompts.push_back(text_prompt(read_prompt_file(path), path, options, tokenizer()));
+  const auto add_file = [&](const fs::path& path, const std::string& shown) {
+    prompts.push_back(text_prompt(read_prompt_file(path), shown, options, tokenizer()));
   };
   if (options.prompts.empty() && options.ids.empty()) {
     for (const char* text : kDefaultPrompts) prompts.push_back(text_prompt(text, "", options, tokenizer()));
@@ -82,7 +83,7 @@ std::vector<LogitsPrompt> make_prompts(const LogitsOptions& options, const Model
   for (const std::string& prompt : options.prompts) {
     std::error_code error;
     if (fs::is_regular_file(prompt, error)) {
-      add_file(prompt);
+      add_file(prompt, prompt);
     } else if (looks_like_file(prompt)) {
       fail(ErrorKind::bad_input, "--prompt {}: there is no such file", prompt);
     } else {
@@ -92,9 +93,9 @@ std::vector<LogitsPrompt> make_prompts(const LogitsOptions& options, const Model
   }
   for (const std::string& ids : options.ids) prompts.push_back(id_prompt(ids, config));
   if (by_default) {
-    add_file(source_path("prompts/long_prompt.txt").string());
+    add_file(source_path(kLongPrompt), kLongPrompt);
   } else if (!options.long_prompt.empty()) {
-    add_file(options.long_prompt);
+    add_file(options.long_prompt, options.long_prompt);
   }
   return prompts;
 }

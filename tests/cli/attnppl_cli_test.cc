@@ -1,0 +1,300 @@
+// attnppl, the real program: data sets, flags of other programs, records, exit codes.
+#include <cmath>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/results/reader.h"
+#include "tests/catch.h"
+#include "tests/cli/run_program.h"
+#include "tests/cli/tiny_model.h"
+
+using namespace attn;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path kData = fs::path(ATTN_SOURCE_DIR) / "../shared/data";
+const std::string kText =
+    "The ferry leaves at six. Nobody on the quay looked up, and the rope fell into the water.\n"
+    "\n"
+    " = A heading = \n"
+    "Caf\xc3\xa9s open late there; by the time the kettle boils the light is gone.\n";
+
+struct Setting {
+  TemporaryFolder folder;
+  std::string model = make_tiny_model(folder.path() / "tiny");
+  std::string text = (folder.path() / "text.txt").string();
+  std::string out = (folder.path() / "out").string();
+
+  Setting() { write_text_file(text, kText); }
+
+  // With the tiny model, random weights, and `more`.
+  ProgramResult run(std::vector<std::string> more) const {
+    std::vector<std::string> all{"--model", model, "--random-weights", "--out", out, "--dataset", text};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program("attnppl", all);
+  }
+  std::vector<ResultRecord> records() const { return read_results(std::vector<fs::path>{out}).records; }
+};
+
+double number(const Fields& fields, std::string_view key) {
+  const Value* value = fields.find(key);
+  REQUIRE(value != nullptr);
+  REQUIRE(value->number().has_value());
+  return *value->number();
+}
+
+std::string text_of(const Fields& fields, std::string_view key) {
+  const Value* value = fields.find(key);
+  return value != nullptr ? display(*value) : "missing";
+}
+
+bool has_line(const std::string& text, const std::string& line) {
+  return contains("\n" + text, "\n" + line + "\n");
+}
+
+}  // namespace
+
+TEST_CASE("attnppl scores a text in both modes and records the whole story") {
+  const Setting setting;
+  const ProgramResult result = setting.run({"--max-length", "32", "--stride", "8"});
+  CAPTURE(result.out, result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(contains(result.out, "|ln ppl flash - ln ppl baseline| = "));
+  const auto records = setting.records();
+  REQUIRE(records.size() == 2);
+  const Fields& baseline = records[0].metrics;
+  const Fields& flash = records[1].metrics;
+  CHECK(text_of(records[0].parameters, "mode") == "baseline");
+  CHECK(text_of(records[1].parameters, "mode") == "flash");
+  CHECK(number(baseline, "tokens_scored") == number(baseline, "tokens") - 1);
+  CHECK(number(flash, "log_perplexity") == Approx(number(baseline, "log_perplexity")).margin(1e-5));
+  CHECK(number(flash, "log_ppl_diff") < 1e-5);
+  CHECK(number(baseline, "perplexity") == Approx(std::exp(number(baseline, "log_perplexity"))));
+  CHECK(number(baseline, "bits_per_byte") ==
+        Approx(number(baseline, "nll_sum") / std::log(2.0) / number(baseline, "bytes_scored")));
+  CHECK(number(baseline, "standard_error") > 0);
+  for (const char* key : {"dataset_sha256", "token_sha256"})
+    CHECK(text_of(records[0].parameters, key).size() == 64);
+  CHECK(text_of(records[0].parameters, "token_sha256") == text_of(records[1].parameters, "token_sha256"));
+  CHECK(text_of(records[0].parameters, "context") == "32");
+  CHECK(text_of(records[0].parameters, "stride") == "8");
+  CHECK(text_of(records[0].parameters, "protocol") == "full");
+  CHECK(text_of(records[0].parameters, "bos") == "none");
+  CHECK(number(*records[0].memory.find("peaks")->fields(), "scores") > 0);
+  CHECK(number(*records[1].memory.find("peaks")->fields(), "scores") == 0);
+}
+
+TEST_CASE("attnppl scores the same tokens from a text and from JSON lines and counts limits in tokens") {
+  const Setting setting;
+  const std::string lines = (setting.folder.path() / "set.jsonl").string();
+  write_text_file(lines,
+                  to_json(Fields{{"text", kText}}) + "\n" + to_json(Fields{{"text", "Another one."}}) + "\n");
+  REQUIRE(setting.run({"--mode", "flash", "--max-tokens", "20"}).exit_code == 0);
+  REQUIRE(setting.run({"--mode", "flash", "--max-tokens", "20", "--dataset", lines}).exit_code !=
+          0);  // twice
+  const ProgramResult second =
+      run_program("attnppl", {"--model", setting.model, "--random-weights", "--out", setting.out, "--dataset",
+                              lines, "--mode", "flash", "--max-samples", "1"});
+  REQUIRE(second.exit_code == 0);
+  const auto records = setting.records();
+  REQUIRE(records.size() == 2);
+  CHECK(number(records[0].metrics, "tokens") == 20);
+  CHECK(number(records[0].metrics, "tokens_scored") == 19);
+  CHECK(text_of(records[0].parameters, "dataset_sha256") == text_of(records[1].parameters, "dataset_sha256"));
+  CHECK(number(records[1].metrics, "samples_seen") == 1);
+}
+
+TEST_CASE("legacy rows stands beside the full protocol with the counts of rows") {
+  const Setting setting;
+  const ProgramResult result =
+      setting.run({"--protocol", "legacy-rows", "--mode", "both", "--max-samples", "4"});
+  CAPTURE(result.out, result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(contains(result.out, "3 of 4 lines used"));
+  CHECK(contains(result.out, "\"num_samples\":3"));
+  CHECK(contains(result.out, "\"log_ppl_diff\":"));
+  const auto records = setting.records();
+  REQUIRE(records.size() == 4);
+  CHECK(text_of(records[0].parameters, "protocol") == "legacy-rows");
+  CHECK(text_of(records[2].parameters, "protocol") == "full");
+  CHECK(text_of(records[0].parameters, "dataset_sha256") == text_of(records[2].parameters, "dataset_sha256"));
+  CHECK(number(records[0].metrics, "ppl") == number(records[0].metrics, "perplexity"));
+  CHECK(number(records[0].metrics, "avg_loss") == number(records[0].metrics, "log_perplexity"));
+  // The mean of the rows' means, from the rows themselves.
+  const Value* documents = records[0].extra.find("documents");
+  REQUIRE(documents != nullptr);
+  double sum = 0;
+  for (const Value& row : *documents->array())
+    sum += number(*row.fields(), "nll_sum") / number(*row.fields(), "tokens_scored");
+  CHECK(number(records[0].metrics, "avg_loss") == Approx(sum / 3).epsilon(1e-12));
+}
+
+TEST_CASE("attnppl tokenizes only and gives the recorded counts and hashes") {
+  if (!fs::exists(kData)) ATTN_SKIP("../shared/data is not beside the checkout");
+  const ProgramResult wiki =
+      run_program("attnppl", {"--tokenize-only", "--model", (kData / "tokenizers/gpt2").string(), "--dataset",
+                              (kData / "wikitext-2/wiki.test.raw").string()});
+  CAPTURE(wiki.out, wiki.err);
+  CHECK(wiki.exit_code == 0);
+  CHECK(has_line(wiki.out, "tokens 286221"));
+  CHECK(has_line(wiki.out, "sha256 91b9603eafb80ba78f417de40b17c20cf87f84ea64dd5ee5ea9e2e49cb748188"));
+  CHECK(contains(wiki.out, "MB/s "));
+  const ProgramResult book =
+      run_program("attnppl", {"--tokenize-only", "--model", (kData / "tokenizers/pythia").string(),
+                              "--dataset", (kData / "pg19/10146.txt.zst").string()});
+  CHECK(has_line(book.out, "tokens 59179"));
+  CHECK(has_line(book.out, "sha256 19f42a01c73617522288b98850660839cf4055046b35aeadceda4643eb789e83"));
+}
+
+TEST_CASE("a wrong command line of attnppl exits with 2") {
+  const Setting setting;
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--mode", "fast"},
+      {"--mode", "flash,flash"},
+      {"--mode", "both,reference"},
+      {"--protocol", "other"},
+      {"--max-length", "1"},
+      {"--stride", "0"},
+      {"--max-length", "16", "--stride", "17"},
+      {"--max-samples", "0"},
+      {"--pg19-mode", "some"},
+      {"--pg19-mode", "full", "--pg19-url", "https://x/1.txt"},
+      {"--tokenize-only"},  // with the --out of this test
+      {"--nonsense"}};
+  for (const auto& arguments : wrong) {
+    const ProgramResult result = setting.run(arguments);
+    CAPTURE(arguments.front(), arguments.back(), result.out, result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(contains(result.err, "attnppl: "));
+  }
+  CHECK_FALSE(fs::exists(setting.out));
+}
+
+TEST_CASE("data sets that are not there name the command that fetches them") {
+  const TemporaryFolder folder;
+  const std::string model = make_tiny_model(folder.path() / "tiny");
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(),
+                     {"--model", model, "--random-weights", "--out", folder.path().string()});
+    return run_program("attnppl", arguments);
+  };
+  const ProgramResult url = run({"--dataset", "pg19", "--pg19-url", "https://host/train/987654321.txt"});
+  CHECK(url.exit_code == 3);
+  CHECK(contains(url.err, "tools/fetch_datasets pg19 --books 987654321"));
+  const ProgramResult download = run({"--dataset", "pg19", "--force-download"});
+  CHECK(download.exit_code == 4);
+  CHECK(contains(download.err, "tools/fetch_datasets pg19"));
+  for (const std::string name : {"wikitext", "pg19"}) {
+    if (fs::exists(fs::path(ATTN_SOURCE_DIR) / "datasets" / name)) continue;  // fetched on this machine
+    const ProgramResult result = run({"--dataset", name});
+    CAPTURE(name, result.err);
+    CHECK(result.exit_code == 3);
+    CHECK(contains(result.err, "tools/fetch_datasets " + name));
+  }
+  const ProgramResult missing = run({"--dataset", "no/such/file.txt"});
+  CHECK(missing.exit_code == 3);
+  CHECK(contains(missing.err, "no/such/file.txt"));
+}
+
+TEST_CASE("flags of other programs are taken with a note where they have no effect") {
+  const Setting setting;
+  const ProgramResult result = setting.run({"--mode", "both", "--max-samples", "64", "--max-length", "32",
+                                            "--window", "48", "--stride", "16", "--download-retries", "5",
+                                            "--download-timeout", "30", "--pg19-max-chars", "0"});
+  CAPTURE(result.out, result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(contains(result.out, "note: --download-retries"));
+  CHECK(contains(result.out, "note: the --pg19 flags have no effect"));
+  CHECK(contains(result.out, "note: --window has no effect"));
+  const auto records = setting.records();
+  REQUIRE(records.size() == 2);
+  CHECK(records[0].extra.find("notes")->array()->size() == 3);
+  CHECK(text_of(records[0].parameters, "context") == "32");
+  const ProgramResult size =
+      run_program("attnppl", {"--model-size", "70m", "--random-weights", "--out", setting.out});
+  if (size.exit_code != 0) CHECK(contains(size.err, "tools/fetch_model pythia-70m"));
+}
+
+TEST_CASE("bad texts are refused with their place") {
+  const Setting setting;
+  const auto run = [&](const std::string& name, const std::string& bytes) {
+    const std::string file = (setting.folder.path() / name).string();
+    write_text_file(file, bytes);
+    return run_program(
+        "attnppl", {"--model", setting.model, "--random-weights", "--out", setting.out, "--dataset", file});
+  };
+  const ProgramResult empty = run("empty.txt", "");
+  CHECK(empty.exit_code == 3);
+  CHECK(contains(empty.err, "empty.txt"));
+  const ProgramResult invalid = run("invalid.txt",
+                                    "abc\xff"
+                                    "def");
+  CHECK(invalid.exit_code == 3);
+  CHECK(contains(invalid.err, "invalid.txt"));
+  CHECK(contains(invalid.err, "3"));
+  CHECK(run("torn.jsonl", "{\"text\": \"abc").exit_code == 3);
+  const ProgramResult single = run("single.txt", "a");
+  CHECK(single.exit_code == 3);
+  CHECK(contains(single.err, "nothing to score"));
+  CHECK(setting.run({}).exit_code == 0);  // the setting itself is good
+}
+
+TEST_CASE("attnppl refuses a model and a folder that do not fit before the work") {
+  const Setting setting;
+  const std::string small = make_tiny_model(setting.folder.path() / "small", 100);
+  const ProgramResult vocabulary = run_program(
+      "attnppl", {"--model", small, "--random-weights", "--out", setting.out, "--dataset", setting.text});
+  CHECK(vocabulary.exit_code == 3);
+  CHECK(contains(vocabulary.err, "2048 ids"));
+  const ProgramResult folder =
+      run_program("attnppl", {"--model", setting.model, "--random-weights", "--dataset", setting.text,
+                              "--out", setting.text + "/results"});
+  CHECK(folder.exit_code == 3);
+  CHECK(contains(folder.err, "cannot write"));
+  CHECK_FALSE(contains(folder.out, "perplexity"));
+}
+
+TEST_CASE("a context past the trained one warns and is recorded for rotary models") {
+  const Setting setting;
+  std::string longer;
+  for (int i = 0; i < 4; ++i) longer += kText;
+  write_text_file(setting.text, longer);
+  const ProgramResult result = setting.run({"--mode", "flash", "--max-length", "80"});
+  CAPTURE(result.out, result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(contains(result.err, "past the model's trained context of 64"));
+  CHECK(setting.records().at(0).extra.find("notes") != nullptr);
+}
+
+TEST_CASE("an interrupted attnppl records the part that was scored") {
+  const Setting setting;
+  std::string longer;
+  for (int i = 0; i < 3000; ++i) longer += kText;
+  write_text_file(setting.text, longer);
+  const std::string out = (setting.folder.path() / "stdout").string();
+  const std::string program = std::string(ATTN_BIN_DIR) + "/attnppl";
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+    execl(program.c_str(), "attnppl", "--model", setting.model.c_str(), "--random-weights", "--out",
+          setting.out.c_str(), "--dataset", setting.text.c_str(), "--stride", "1", nullptr);
+    _exit(127);
+  }
+  for (int i = 0; i < 6000 && !contains(read_text(out), "protocol full"); ++i) usleep(10000);
+  usleep(100000);
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 130);
+  const auto records = setting.records();
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].outcome == Outcome::interrupted);
+  CHECK(number(records[0].metrics, "tokens_scored") < number(records[0].metrics, "tokens") - 1);
+}
