@@ -8,6 +8,9 @@ namespace attn {
 
 namespace {
 
+// transformers 5 saves every family's head under this name.
+constexpr std::string_view kSharedHeadName = "lm_head.weight";
+
 std::string_view without_prefix(std::string_view name, const FamilyTraits& traits) {
   return name.starts_with(traits.prefix) ? name.substr(traits.prefix.size()) : name;
 }
@@ -55,9 +58,10 @@ class Planner {
   void take_embedding_and_head(const ModelConfig& config, const ModelWeights& weights) {
     const Shape shape{config.vocab, config.hidden};
     const std::string embedding = std::string(traits_.prefix) + std::string(traits_.embedding);
-    const std::string head(traits_.head);
     const StoredTensor* embedding_stored = find_body(checkpoint_, traits_, traits_.embedding);
-    const StoredTensor* head_stored = checkpoint_.find(head);
+    const StoredTensor* head_stored = checkpoint_.find(std::string(traits_.head));
+    if (head_stored == nullptr) head_stored = checkpoint_.find(kSharedHeadName);
+    const std::string head = head_stored != nullptr ? head_stored->name : std::string(traits_.head);
     const TensorMapping to_embedding{std::string(traits_.embedding), shape, weights.embedding.tokens};
     if (!config.tied_embeddings) {
       take(embedding_stored, to_embedding, embedding);
@@ -125,7 +129,8 @@ class Planner {
                                   const Checkpoint& checkpoint) {
   const FamilyTraits& traits = family_traits(config.family);
   const std::string& name = tensor.stored->name;
-  const bool vocabulary = name == traits.head || without_prefix(name, traits) == traits.embedding;
+  const bool vocabulary =
+      name == traits.head || name == kSharedHeadName || without_prefix(name, traits) == traits.embedding;
   if (vocabulary && tensor.stored->shape.size() == 2 && tensor.stored->shape[1] == config.hidden) {
     fail(ErrorKind::bad_input, "{}: vocab_size in config.json is {}, but tensor '{}' has {} rows",
          checkpoint.dir().string(), config.vocab, name, tensor.stored->shape[0]);

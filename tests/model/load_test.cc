@@ -235,6 +235,15 @@ TEST_CASE("a tied model reads one matrix under either name") {
   }
 }
 
+TEST_CASE("a GPT-NeoX head is found under its own and under the newer name") {
+  TestCheckpoint checkpoint = test::neox_checkpoint();
+  const std::vector<float> head = checkpoint.tensors.at("embed_out.weight").values;
+  checkpoint.tensors["lm_head.weight"] = checkpoint.tensors.at("embed_out.weight");
+  checkpoint.tensors.erase("embed_out.weight");
+  HostDevice device;
+  CHECK(load(checkpoint, test::neox_config_text(), device).weights.head.weight.as<float>()[77] == head[77]);
+}
+
 TEST_CASE("every stored and wanted dtype gives the same values") {
   HostDevice device;
   const Model reference = load(test::gpt2_checkpoint(), test::gpt2_config_text(), device);
