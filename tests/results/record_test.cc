@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <regex>
 
 #include "lib/core/error.h"
 #include "lib/results/environment.h"
@@ -169,7 +168,11 @@ TEST_CASE("the environment tells machine and build but no host name") {
 }
 
 TEST_CASE("the time of a record is RFC 3339 in UTC") {
-  CHECK(std::regex_match(utc_now(), std::regex(R"(20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\dZ)")));
+  std::string shape = utc_now();
+  for (char& c : shape) {
+    if (c >= '0' && c <= '9') c = '0';
+  }
+  CHECK(shape == "0000-00-00T00:00:00Z");
 }
 
 TEST_CASE("a table in each format") {
