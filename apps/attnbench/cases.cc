@@ -18,9 +18,15 @@ std::vector<std::string> prompt_files(const BenchOptions& options) {
   return {or_bundled("", "prompts/short_prompt.txt")};
 }
 
+// Records of two checkouts can be paired: a bundled prompt is named from the root of the checkout.
+std::string label_of(const std::string& file) {
+  const std::string root = source_path("").string();
+  return file.rfind(root, 0) == 0 ? file.substr(root.size()) : file;
+}
+
 Prompt text_prompt(const std::string& file, const BenchOptions& options, const Tokenizer& tokenizer,
                    const ModelConfig& config) {
-  Prompt prompt{file, tokenizer.encode(read_prompt_file(file))};
+  Prompt prompt{label_of(file), tokenizer.encode(read_prompt_file(file))};
   if (options.max_prompt_tokens) prompt.ids = truncate_prompt(prompt.ids, *options.max_prompt_tokens);
   const TokenId largest = *std::max_element(prompt.ids.begin(), prompt.ids.end());
   if (largest >= config.vocab) {
@@ -56,7 +62,7 @@ std::vector<BenchCase> make_cases(const BenchOptions& options, const std::vector
   std::vector<BenchCase> cases;
   for (const Prompt& prompt : prompts) {
     for (const int batch : options.batch_sizes) {
-      for (const int new_tokens : options.new_tokens) {
+      for (const int new_tokens : new_token_sizes(options)) {
         const BenchCase made{prompt, batch, new_tokens};
         const auto warning = context_warning(config, made.shape().capacity);
         if (warning && config.position == PositionKind::learned) {

@@ -27,8 +27,9 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
                          "Prompts of exactly these lengths, of ids drawn from the seed, instead of a text"));
   app.add_option("--max-prompt-tokens", options.max_prompt_tokens, "Cut text prompts to this many tokens")
       ->check(CLI::PositiveNumber);
-  as_list(app.add_option("--new-tokens,--new-token-sizes,--max-new-tokens", options.new_tokens,
-                         "New tokens a sequence; no end-of-sequence id stops them"))
+  as_list(app.add_option("--new-tokens,--new-token-sizes", options.new_tokens,
+                         "New tokens a sequence; no end-of-sequence id stops them"));
+  app.add_option("--max-new-tokens", options.max_new_tokens, "New tokens where --new-tokens is not given")
       ->capture_default_str();
   as_list(app.add_option("--batch-sizes,--batch-size", options.batch_sizes,
                          "Sequences, each with the same prompt"))
@@ -77,9 +78,13 @@ void check_positive(const std::vector<int>& values, const char* flag) {
 
 }  // namespace
 
+std::vector<int> new_token_sizes(const BenchOptions& options) {
+  return options.new_tokens.empty() ? std::vector<int>{options.max_new_tokens} : options.new_tokens;
+}
+
 void check(const BenchOptions& options) {
   check_modes(options.modes);
-  check_positive(options.new_tokens, "--new-tokens");
+  check_positive(new_token_sizes(options), "--new-tokens");
   check_positive(options.batch_sizes, "--batch-sizes");
   for (const int tokens : options.prompt_tokens) {
     if (tokens < 1) fail(ErrorKind::usage, "--prompt-tokens must be at least 1, not {}", tokens);

@@ -17,7 +17,8 @@ struct BenchOptions {
   std::string long_prompt_path;    // empty: prompts/long_prompt.txt
   std::vector<int> prompt_tokens;  // exact lengths of seeded random ids, instead of a text
   std::optional<int> max_prompt_tokens;
-  std::vector<int> new_tokens{128};
+  std::vector<int> new_tokens;  // empty: max_new_tokens
+  int max_new_tokens = 128;
   std::vector<int> batch_sizes{1};
   int warmup = 1;
   int reps = 5;
@@ -46,6 +47,7 @@ struct OpOptions {
 
 void add_bench_options(CLI::App& app, BenchOptions& options);
 void add_op_options(CLI::App& app, OpOptions& options);
+std::vector<int> new_token_sizes(const BenchOptions& options);
 // What the parser cannot see: values that do not fit together. Throws Error{usage}.
 void check(const BenchOptions& options);
 void check(const OpOptions& options);

@@ -23,8 +23,7 @@ Generation generate(Transformer& transformer, AttentionBackend& attention, std::
   prompts.reserve(batch * prompt.size());
   for (std::size_t row = 0; row < batch; ++row) prompts.insert(prompts.end(), prompt.begin(), prompt.end());
   std::vector<TokenId> new_ids(steps * batch);  // [step][batch]
-  const Tensor next =
-      device.allocate_tensor(DType::i32, {static_cast<std::int64_t>(batch), 1}, MemoryUse::other);
+  const TensorView& next = transformer.next_ids();
   const auto stopwatch = device.make_stopwatch();
   transformer.clear();
 
@@ -32,10 +31,10 @@ Generation generate(Transformer& transformer, AttentionBackend& attention, std::
     const TensorView hidden = transformer.forward(ids, attention);
     const TensorView logits = transformer.logits(transformer.last_rows(hidden));
     ops.pick_token(logits, sampling, transformer.past_len(),
-                   next.view.reshaped({static_cast<std::int64_t>(batch)}));
+                   next.reshaped({static_cast<std::int64_t>(batch)}));
   };
   const auto hand_out = [&](std::size_t step) {
-    device.download_later(&new_ids[step * batch], next.view.data, next.view.bytes());
+    device.download_later(&new_ids[step * batch], next.data, next.bytes());
     stopwatch->mark();
   };
 
@@ -44,7 +43,7 @@ Generation generate(Transformer& transformer, AttentionBackend& attention, std::
   pick_after(transformer.upload_ids(prompts));
   hand_out(0);
   if (new_tokens > 1) {
-    const auto decode = device.capture([&] { pick_after(next.view); });
+    const auto decode = device.capture([&] { pick_after(next); });
     for (std::size_t step = 1; step < steps; ++step) {
       decode->replay();
       hand_out(step);

@@ -100,7 +100,8 @@ std::vector<WeightWrite> draw_weights(const ModelConfig& config, const ModelWeig
 ModelConfig source_config(const ModelSource& source) {
   if (source.dir && std::filesystem::exists(*source.dir / "config.json")) return read_config(*source.dir);
   if (const auto config = find_preset(source.name)) return *config;
-  fail(ErrorKind::bad_input, "{}: no config.json there, and no preset has this name; fetch it with tools/fetch_model",
+  fail(ErrorKind::bad_input,
+       "{}: no config.json there, and no preset has this name; fetch it with tools/fetch_model",
        source.dir ? source.dir->string() : source.name);
 }
 

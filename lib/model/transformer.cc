@@ -36,14 +36,14 @@ BytesByUse predict_memory(const ModelConfig& config, DType dtype, const RunShape
   };
   const Widths widths(config);
   const std::int64_t tokens = static_cast<std::int64_t>(shape.batch) * shape.step;
-  entry(MemoryUse::weights) = size(config.parameter_count(), dtype);
+  entry(MemoryUse::weights) = weight_bytes(config, dtype);
   entry(MemoryUse::kv_cache) = KvCache::bytes(config, dtype, shape.batch, shape.capacity);
   entry(MemoryUse::activations) =
       size(tokens * (2 * config.hidden + config.qkv_rows() + widths.mixed + widths.wide), dtype) +
       size(static_cast<std::int64_t>(shape.logits_rows) * config.hidden, dtype);
   entry(MemoryUse::logits) = size(static_cast<std::int64_t>(shape.logits_rows) * config.vocab, DType::f32);
   entry(MemoryUse::other) =
-      size(tokens + 1, DType::i32) +
+      size(tokens + shape.batch + 1, DType::i32) +
       size(static_cast<std::int64_t>(shape.capacity) * config.rope.rotary_dims, DType::f32);
   for (const Reservation& call : calls) {
     AttentionProblem problem{shape.batch,
@@ -85,6 +85,7 @@ Transformer::Transformer(Platform& platform, const Model& model, const RunShape&
   rotary_ = make_rotary_table(device, config.rope, shape.capacity);
   past_len_ = device.allocate(sizeof(std::int32_t), MemoryUse::other);
   ids_ = device.allocate_tensor(DType::i32, {shape.batch, shape.step}, MemoryUse::other);
+  next_ = device.allocate_tensor(DType::i32, {shape.batch, 1}, MemoryUse::other);
   hidden_ = activations(tokens, config.hidden);
   normed_ = activations(tokens, config.hidden);
   qkv_ = activations(tokens, config.qkv_rows());

@@ -61,6 +61,9 @@ class Transformer {
   // part.
   TensorView upload_ids(std::span<const TokenId> ids);
 
+  // The room for the ids that follow, [batch, 1] i32 on the device.
+  const TensorView& next_ids() const { return next_.view; }
+
   // kernel_for of the call, for the record.
   std::string kernel_for(const AttentionBackend& attention, Reservation call) const;
 
@@ -80,6 +83,7 @@ class Transformer {
   RotaryMemory rotary_;
   Buffer past_len_;  // one i32
   Tensor ids_;       // [batch, step]
+  Tensor next_;      // [batch, 1]
   Tensor hidden_;    // [batch * step, hidden]
   Tensor normed_;    // [batch * step, hidden]
   Tensor qkv_;       // [batch * step, (q_heads + 2 kv_heads) * head_dim]

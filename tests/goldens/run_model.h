@@ -1,0 +1,38 @@
+// What a test asks of a model in a folder: logits of every position, losses, a greedy continuation, in any
+// mode.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lib/backend/platform.h"
+#include "lib/model/model.h"
+#include "lib/text/token.h"
+
+namespace attn {
+
+class RunModel {
+ public:
+  explicit RunModel(const std::filesystem::path& folder, const std::string& device = "cpu");
+
+  // [position][vocab], f32 as computed, in double.
+  std::vector<std::vector<double>> logits(const std::vector<TokenId>& ids, const std::string& mode);
+  // -ln p(ids[i + 1] | ids[0 .. i]) by ops.token_losses.
+  std::vector<double> losses(const std::vector<TokenId>& ids, const std::string& mode);
+  // With the cache, one token at a time.
+  std::vector<TokenId> greedy(const std::vector<TokenId>& prompt, int count, const std::string& mode);
+
+  const ModelConfig& config() const { return model_.config; }
+
+ private:
+  Platform platform_;
+  Model model_;
+};
+
+// Largest |ours - expected| over the largest |expected|. NaN counts as infinite.
+double relative_to_scale(const std::vector<std::vector<double>>& ours,
+                         const std::vector<std::vector<double>>& expected);
+
+}  // namespace attn
