@@ -71,7 +71,7 @@ struct Value {
   Value(const std::vector<T>& values) {
     Array array;
     array.reserve(values.size());
-    for (const auto& value : values) array.push_back(Value(value));
+    for (const auto& value : values) array.emplace_back(value);
     data = std::move(array);
   }
 
