@@ -89,7 +89,8 @@ OpError error_of(Platform& platform, const AttentionProblem& problem, OpMemory& 
     if (part.kv_len >= 1) {
       tensors.k = tensors.k.slice(1, 0, part.kv_len);
       tensors.v = tensors.v.slice(1, 0, part.kv_len);
-      reference.forward(part, tensors, nullptr, nullptr);
+      const Buffer workspace = device.allocate(reference.scratch(part).workspace_bytes, MemoryUse::workspace);
+      reference.forward(part, tensors, nullptr, workspace.data());
     } else {
       device.fill_zero(memory.reference.buffer.data(), memory.reference.buffer.bytes());
     }

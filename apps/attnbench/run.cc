@@ -101,6 +101,7 @@ int run_bench(const BenchOptions& options) {
   }
 
   ResultWriter writer(options.out, "attnbench.jsonl");
+  catch_interrupts();
   const Model model = open_model(options.model, platform);
   print_load(model, platform);
   const DeviceInfo device = platform.device->info();
@@ -109,7 +110,6 @@ int run_bench(const BenchOptions& options) {
       {options.argv, device.description, device.threads, {{"matrix_products", device.libraries}}});
   facts.copy_gb_s = copy_gb_s(*platform.device, kCopyBytes, 5);
 
-  catch_interrupts();
   Progress progress(static_cast<double>(cases.size()) * runs_of_case(options));
   double done = 0;
   int worst = 0;

@@ -176,7 +176,7 @@ TEST_CASE("learned positions are not overrun and a rotary context only with a wa
   CHECK(small_run(folder, kGpt2, {"--prompt-tokens", "45", "--new-tokens", "3"}).exit_code == 0);
 
   const TemporaryFolder rotary;
-  const std::vector<std::string> past{"--prompt-tokens", "60", "--new-tokens", "2"};
+  const std::vector<std::string> past{"--prompt-tokens", "70", "--new-tokens", "2"};
   const auto warned = small_run(rotary, kNeox, past);
   REQUIRE(warned.exit_code == 0);
   CHECK(contains(warned.err, "trained context"));
