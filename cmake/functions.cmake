@@ -23,5 +23,6 @@ function(attn_add_test name)
   target_link_libraries(${name} PRIVATE attn_flags attn_catch ${arg_LIBRARIES})
   target_compile_definitions(${name} PRIVATE ATTN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
   catch_discover_tests(${name} TEST_PREFIX "${name}: " WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
-    PROPERTIES LABELS ${arg_LABELS} SKIP_REGULAR_EXPRESSION "\\[skipped\\]" TIMEOUT 300)
+    PROPERTIES LABELS ${arg_LABELS} SKIP_REGULAR_EXPRESSION "\\[skipped\\]" TIMEOUT 300
+      ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)  # tests share the cores: a thread that waits must not spin
 endfunction()

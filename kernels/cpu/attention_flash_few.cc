@@ -20,8 +20,6 @@ namespace {
 inline constexpr int kChunkKeys = 512;
 inline constexpr int kTileKeys = 128;  // multiple of kLanes
 inline constexpr int kMaxRows = 4;
-inline constexpr int kMaxParts =
-    4;  // vectors of the head dimension that are accumulated in registers at once
 
 // A query row as this kernel sees it: query index and query head.
 struct Row {

@@ -39,14 +39,18 @@ ATTN_INLINE Vec broadcast(float x) {
 // way.
 ATTN_INLINE Vec maximum(Vec a, Vec b) { return a > b ? a : b; }
 
-ATTN_INLINE float sum(Vec v) {
-  float part[kLanes];
-  store(part, v);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) part[i] += part[i + width];
+// Lane i plus lane i + kWidth, then half the width, down to one lane.
+template <int kWidth, int... kLane>
+ATTN_INLINE float sum_halves(Vec v, std::integer_sequence<int, kLane...> lanes) {
+  v += __builtin_shufflevector(v, v, ((kLane + kWidth) % kLanes)...);
+  if constexpr (kWidth > 1) {
+    return sum_halves<kWidth / 2>(v, lanes);
+  } else {
+    return v[0];
   }
-  return part[0];
 }
+
+ATTN_INLINE float sum(Vec v) { return sum_halves<kLanes / 2>(v, std::make_integer_sequence<int, kLanes>()); }
 
 // One halving step of sums(): in each block of 2 * kWidth lanes, the block of `a` folded to its first half
 // and the block of `b` to its second.

@@ -99,6 +99,7 @@ std::uint16_t f32_to_bf16(float value) { return narrow_bf16(value); }
 
 void convert_elements(const void* source, DType from, void* target, DType to, std::size_t count) {
   if (from == DType::i32 || to == DType::i32) fail(ErrorKind::internal, "i32 elements are not converted");
+  if (count == 0) return;
   const char* in = static_cast<const char*>(source);
   char* out = static_cast<char*>(target);
   if (from == to) {
