@@ -20,9 +20,9 @@ struct ModelSource {
   std::string how;  // "bundled", "ATTNBENCH_MODELS", "Hugging Face cache", "folder", "preset"
 };
 
-// A folder with a config.json or tokenizer; a bundled model; $ATTNBENCH_MODELS/NAME; the Hugging Face cache (HF_HOME,
-// HF_HUB_CACHE, its own layout of snapshots); a preset known by name. Throws Error{bad_input} that names
-// tools/fetch_model and --random-weights, and lists the names close to it.
+// A folder with a config.json or tokenizer; a bundled model; $ATTNBENCH_MODELS/NAME; the Hugging Face cache
+// (HF_HOME, HF_HUB_CACHE, its own layout of snapshots); a preset known by name. Throws Error{bad_input} that
+// names tools/fetch_model and --random-weights, and lists the names close to it.
 ModelSource find_model(std::string_view name_or_dir);
 
 // The config of the folder, or of the preset. Throws Error{bad_input} for a folder without config.json.
@@ -46,8 +46,9 @@ struct Model {
 // --random-weights where the weights are not there at all).
 Model load_model(Device& device, const ModelSource& source, DType dtype);
 
-// Any preset or config without a checkpoint: normal values of scales at which logits stay finite and attention is
-// neither uniform nor one-hot. The same seed gives the same weights on every device and thread count.
+// Any preset or config without a checkpoint: normal values of scales at which logits stay finite and
+// attention is neither uniform nor one-hot. The same seed gives the same weights on every device and thread
+// count.
 Model random_model(Device& device, const ModelSource& source, DType dtype, std::uint64_t seed);
 
 }  // namespace attn

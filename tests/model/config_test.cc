@@ -303,6 +303,15 @@ TEST_CASE("every preset is valid and has a repository of its own") {
   CHECK(repositories.size() == 29);
 }
 
+TEST_CASE("tools fetch_model knows the repositories of the presets") {
+  const std::string list = read_text(std::filesystem::path(ATTN_SOURCE_DIR) / "tools" / "models.json");
+  for (const Preset& preset : presets()) {
+    const std::string line = fmt::format(R"("{}": "{}")", preset.name, preset.hub_repository);
+    CAPTURE(line);
+    CHECK(list.find(line) != std::string::npos);
+  }
+}
+
 TEST_CASE("presets equal the published config files") {
   if (!std::filesystem::exists(kConfigs)) ATTN_SKIP("no ../shared/data/configs");
   std::map<std::string, std::string> file_of{
