@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "lib/core/text_file.h"
+#include "lib/results/value.h"
 #include "tests/catch.h"
 #include "tests/eval/letter_tokenizer.h"
 #include "tests/runtime/random_runtime.h"
@@ -247,4 +249,29 @@ TEST_CASE("running moments are exact where plain sums lose digits") {
   for (const double value : {1e9 + 1, 1e9 + 2, 1e9 + 3}) shifted.add(value);
   CHECK(shifted.variance() == Approx(1.0).epsilon(1e-12));
   CHECK(shifted.mean() == Approx(1e9 + 2).epsilon(1e-15));
+}
+
+TEST_CASE("stories260K has the perplexities of its float64 reference") {
+  const auto folder = std::filesystem::path(ATTN_SOURCE_DIR) / "../shared/data/checkpoints/stories260K";
+  if (!std::filesystem::exists(folder)) ATTN_SKIP("../shared/data is not beside the checkout");
+  Platform platform = open_platform("cpu");
+  const Model model = load_model(*platform.device, find_model((folder / "hf").string()), DType::f32);
+  const Value reference = parse_json(read_text_file(folder / "reference.json"), "reference.json");
+  for (const Value& sequence : *reference.fields()->find("sequences")->array()) {
+    const Fields& fields = *sequence.fields();
+    Passage passage{display(*fields.find("name")), {}, {}};
+    for (const Value& id : *fields.find("ids")->array())
+      passage.ids.push_back(static_cast<TokenId>(*id.number()));
+    const auto tokens = static_cast<std::int64_t>(passage.ids.size());
+    passage.windows = plan_windows(tokens, tokens, tokens);
+    const std::vector<Passage> passages{passage};
+    Transformer transformer(platform, model, scoring_shape(passages));
+    for (const std::string mode : {"reference", "baseline", "flash"}) {
+      CAPTURE(passage.name, mode);
+      const PerplexityResult result = score_perplexity(transformer, platform.backend(mode), passages,
+                                                       LetterTokenizer(512), Estimator::token_mean);
+      CHECK(*result.perplexity == Approx(*fields.find("ppl_f64")->number()).epsilon(1e-4));
+      CHECK(*result.log_perplexity == Approx(*fields.find("mean_nll_f64")->number()).epsilon(1e-4));
+    }
+  }
 }
