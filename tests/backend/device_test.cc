@@ -159,6 +159,10 @@ TEST_CASE("the CPU says what it is and how many threads it uses") {
   CHECK(info.total_bytes > 0);
   CHECK(info.threads >= 1);
   CHECK(info.libraries.find("OpenBLAS") != std::string::npos);
+#if defined(__x86_64__)
+  // kernels/cpu/threads.h: not the SSE3 kernels on a processor that OpenBLAS is too old to know.
+  if (__builtin_cpu_supports("avx2")) CHECK(info.libraries.find("Prescott") == std::string::npos);
+#endif
   CHECK_THROWS_AS(open_platform("cpu", {-1}), Error);
 }
 
