@@ -21,8 +21,19 @@ function(attn_add_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE attn_flags attn_catch ${arg_LIBRARIES})
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)  # tests are compiled oftener than run
   target_compile_definitions(${name} PRIVATE ATTN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
   catch_discover_tests(${name} TEST_PREFIX "${name}: " WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
     PROPERTIES LABELS ${arg_LABELS} SKIP_REGULAR_EXPRESSION "\\[skipped\\]" TIMEOUT 300
       ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)  # tests share the cores: a thread that waits must not spin
+endfunction()
+
+# attn_test_on_gpu(NAME): the cases of a test that asks tests/test_device.h once more, on a GPU; skipped without one.
+function(attn_test_on_gpu name)
+  if(ATTN_WITH_CUDA)
+    # -d no is Catch's default: other arguments than the first registration's keep their lists of tests apart.
+    catch_discover_tests(${name} TEST_PREFIX "${name} on cuda: " WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} EXTRA_ARGS -d no
+      PROPERTIES LABELS cuda ENVIRONMENT ATTN_TEST_DEVICE=cuda TIMEOUT 300
+                 SKIP_REGULAR_EXPRESSION "\\[skipped\\]|no usable GPU")
+  endif()
 endfunction()

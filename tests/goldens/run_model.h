@@ -10,12 +10,13 @@
 #include "lib/backend/platform.h"
 #include "lib/model/model.h"
 #include "lib/text/token.h"
+#include "tests/test_device.h"
 
 namespace attn {
 
 class RunModel {
  public:
-  explicit RunModel(const std::filesystem::path& folder, const std::string& device = "cpu");
+  explicit RunModel(const std::filesystem::path& folder, const std::string& device = test_device());
 
   // [position][vocab], f32 as computed, in double.
   std::vector<std::vector<double>> logits(const std::vector<TokenId>& ids, const std::string& mode);

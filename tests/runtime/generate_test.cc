@@ -25,7 +25,7 @@ Generation run(Platform& platform, const Model& model, const std::string& mode, 
 }  // namespace
 
 TEST_CASE("a greedy continuation is the likeliest token of a full forward at each step") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   for (const Family family : kFamilies) {
     const Model model = tiny_model(platform, family);
     for (const std::string& mode : kModes) {
@@ -49,7 +49,7 @@ TEST_CASE("a greedy continuation is the likeliest token of a full forward at eac
 }
 
 TEST_CASE("every sequence of a greedy batch gets the continuation it gets alone") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   const Model model = tiny_model(platform, Family::gpt_neox);
   const auto alone = run(platform, model, "flash", 1, 8).ids.front();
   const Generation batch = run(platform, model, "flash", 3, 8);
@@ -58,7 +58,7 @@ TEST_CASE("every sequence of a greedy batch gets the continuation it gets alone"
 }
 
 TEST_CASE("there is one time stamp a token and they do not decrease") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   const Model model = tiny_model(platform, Family::llama);
   for (const int new_tokens : {1, 2, 7}) {
     const Generation generation = run(platform, model, "baseline", 2, new_tokens);
@@ -70,7 +70,7 @@ TEST_CASE("there is one time stamp a token and they do not decrease") {
 }
 
 TEST_CASE("sampling repeats with its seed and its rows differ") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   const Model model = tiny_model(platform, Family::gpt2);
   const SamplingConfig sampling{1.0F, 0, 1.0F, 5};
   const Generation first = run(platform, model, "flash", 2, 12, sampling);
@@ -82,7 +82,7 @@ TEST_CASE("sampling repeats with its seed and its rows differ") {
 }
 
 TEST_CASE("an empty prompt is refused") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   const Model model = tiny_model(platform, Family::gpt2);
   Transformer transformer(platform, model, {1, 4, 4, 1});
   CHECK_THROWS_AS(generate(transformer, platform.backend("flash"), {}, 1, {}), Error);

@@ -1,4 +1,4 @@
-// Small random models of every family on the CPU, for properties of the forward pass.
+// Small random models of every family, for properties of the forward pass.
 #pragma once
 
 #include <string>
@@ -7,6 +7,7 @@
 #include "lib/core/rng.h"
 #include "lib/model/generate.h"
 #include "lib/text/prompts.h"
+#include "tests/test_device.h"
 
 namespace attn {
 

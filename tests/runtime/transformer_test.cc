@@ -47,7 +47,7 @@ std::vector<float> in_portions(Platform& platform, const Model& model, const std
 }  // namespace
 
 TEST_CASE("a prefill in chunks gives the logits of one prefill") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   const auto ids = random_prompt(61, kTokens, 3);
   for (const Family family : kFamilies) {
     const Model model = tiny_model(platform, family);
@@ -60,7 +60,7 @@ TEST_CASE("a prefill in chunks gives the logits of one prefill") {
 }
 
 TEST_CASE("decoding token by token gives the logits of one prefill") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   const auto ids = random_prompt(61, kTokens, 4);
   for (const Family family : kFamilies) {
     const Model model = tiny_model(platform, family);
@@ -74,7 +74,7 @@ TEST_CASE("decoding token by token gives the logits of one prefill") {
 }
 
 TEST_CASE("the modes give the same logits up to rounding") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   const auto ids = random_prompt(61, kTokens, 5);
   for (const Family family : kFamilies) {
     const Model model = tiny_model(platform, family);
@@ -85,7 +85,7 @@ TEST_CASE("the modes give the same logits up to rounding") {
 }
 
 TEST_CASE("a later token does not change an earlier one") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   auto ids = random_prompt(61, kTokens, 6);
   for (const Family family : kFamilies) {
     const Model model = tiny_model(platform, family);
@@ -103,7 +103,7 @@ TEST_CASE("a later token does not change an earlier one") {
 }
 
 TEST_CASE("a sequence in a batch has the logits that it has alone") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   for (const Family family : kFamilies) {
     const Model model = tiny_model(platform, family);
     for (const std::string& mode : kModes) {
@@ -129,7 +129,7 @@ TEST_CASE("a sequence in a batch has the logits that it has alone") {
 }
 
 TEST_CASE("clear forgets the tokens") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   const Model model = tiny_model(platform, Family::gpt_neox);
   AttentionBackend& attention = platform.backend("flash");
   Transformer transformer(platform, model, {1, 10, 10, 10});
@@ -143,7 +143,7 @@ TEST_CASE("clear forgets the tokens") {
 }
 
 TEST_CASE("the memory held is the memory predicted") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   for (const Family family : kFamilies) {
     const Model model = tiny_model(platform, family);
     for (const std::string& mode : kModes) {
@@ -167,7 +167,7 @@ TEST_CASE("the memory held is the memory predicted") {
 }
 
 TEST_CASE("flash holds no scores and the baseline's grow with the square of the length") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   const ModelConfig config = tiny_config(Family::llama);
   const auto scores = [&](const std::string& mode, int length) {
     const std::vector<Reservation> calls{{length, length}};
@@ -181,7 +181,7 @@ TEST_CASE("flash holds no scores and the baseline's grow with the square of the 
 }
 
 TEST_CASE("learned positions are never overrun") {
-  Platform platform = open_platform("cpu");
+  Platform platform = open_platform(test_device());
   const Model model = tiny_model(platform, Family::gpt2);
   CHECK_NOTHROW(Transformer(platform, model, {1, 96, 8, 1}));
   CHECK_THROWS_AS(Transformer(platform, model, {1, 97, 8, 1}), Error);

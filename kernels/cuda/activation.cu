@@ -1,0 +1,129 @@
+// Biases and activation functions: a thread a pack of neighbours, bound by memory.
+#include <algorithm>
+
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace attn::cuda {
+
+namespace {
+
+constexpr unsigned kThreads = 256;
+
+// The branches are the same for all threads.
+__device__ __forceinline__ float apply(Function function, float x) {
+  switch (function) {
+    case Function::gelu_erf: return x * normcdff(x);
+    case Function::gelu_tanh: return x / (1.0F + expf(-x * (1.5957691216F + 0.0713548163F * x * x)));
+    case Function::relu: return x < 0.0F ? 0.0F : x;
+    case Function::silu: return x / (1.0F + expf(-x));
+    default: return x;
+  }
+}
+
+// Blocks step over columns in x and over rows in y.
+template <typename T, int N>
+__global__ void bias_kernel(const BiasActivation args) {
+  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+  if (i >= args.size) return;
+  float bias[N] = {};
+  if (args.bias != nullptr) {
+    const auto b = load_pack<N>(static_cast<const T*>(args.bias) + i);
+    for (int n = 0; n < N; ++n) bias[n] += to_float(b.at[n]);
+  }
+  if (args.second_bias != nullptr) {
+    const auto b = load_pack<N>(static_cast<const T*>(args.second_bias) + i);
+    for (int n = 0; n < N; ++n) bias[n] += to_float(b.at[n]);
+  }
+  for (std::int64_t row = blockIdx.y; row < args.rows; row += gridDim.y) {
+    T* place = static_cast<T*>(args.x) + row * args.step + i;
+    auto x = load_pack<N>(place);
+    for (int n = 0; n < N; ++n) x.at[n] = from_float<T>(apply(args.function, to_float(x.at[n]) + bias[n]));
+    store_pack(place, x);
+  }
+}
+
+template <typename T, int N>
+__global__ void gated_kernel(const GatedActivation args) {
+  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+  if (i >= args.size) return;
+  const T* biases = static_cast<const T*>(args.bias);
+  float gate_bias[N] = {};
+  float up_bias[N] = {};
+  if (biases != nullptr) {
+    const auto g = load_pack<N>(biases + i);
+    const auto u = load_pack<N>(biases + args.size + i);
+    for (int n = 0; n < N; ++n) {
+      gate_bias[n] = to_float(g.at[n]);
+      up_bias[n] = to_float(u.at[n]);
+    }
+  }
+  for (std::int64_t row = blockIdx.y; row < args.rows; row += gridDim.y) {
+    const T* wide = static_cast<const T*>(args.wide) + row * args.wide_step + i;
+    const auto g = load_pack<N>(wide);
+    const auto u = load_pack<N>(wide + args.size);
+    Pack<T, N> out;
+    for (int n = 0; n < N; ++n) {
+      const float gate = apply(args.function, to_float(g.at[n]) + gate_bias[n]);
+      out.at[n] = from_float<T>(gate * (to_float(u.at[n]) + up_bias[n]));
+    }
+    store_pack(static_cast<T*>(args.out) + row * args.out_step + i, out);
+  }
+}
+
+dim3 grid_of(std::int64_t packs, std::int64_t rows) {
+  return {static_cast<unsigned>((packs + kThreads - 1) / kThreads),
+          static_cast<unsigned>(std::min<std::int64_t>(rows, 65535)), 1};
+}
+
+template <typename T>
+cudaError_t launch(const BiasActivation& args, cudaStream_t stream) {
+  constexpr int kPack = 16 / sizeof(T);
+  const auto fits = [&](const void* base, std::int64_t step) {
+    return fits_packs<kPack>(static_cast<const T*>(base), step, args.size);
+  };
+  if (fits(args.x, args.step) && fits(args.bias, 0) && fits(args.second_bias, 0)) {
+    bias_kernel<T, kPack><<<grid_of(args.size / kPack, args.rows), kThreads, 0, stream>>>(args);
+  } else {
+    bias_kernel<T, 1><<<grid_of(args.size, args.rows), kThreads, 0, stream>>>(args);
+  }
+  return cudaGetLastError();
+}
+
+template <typename T>
+cudaError_t launch(const GatedActivation& args, cudaStream_t stream) {
+  constexpr int kPack = 16 / sizeof(T);
+  const auto fits = [&](const void* base, std::int64_t step) {
+    return fits_packs<kPack>(static_cast<const T*>(base), step, args.size);
+  };
+  if (fits(args.wide, args.wide_step) && fits(args.out, args.out_step) && fits(args.bias, 0)) {
+    gated_kernel<T, kPack><<<grid_of(args.size / kPack, args.rows), kThreads, 0, stream>>>(args);
+  } else {
+    gated_kernel<T, 1><<<grid_of(args.size, args.rows), kThreads, 0, stream>>>(args);
+  }
+  return cudaGetLastError();
+}
+
+template <typename Args>
+cudaError_t dispatch(const Args& args, cudaStream_t stream) {
+  if (args.rows == 0 || args.size == 0) return cudaSuccess;
+  switch (args.dtype) {
+    case DType::f32: return launch<float>(args, stream);
+    case DType::f16: return launch<Half>(args, stream);
+    case DType::bf16: return launch<BFloat>(args, stream);
+    case DType::i32: break;
+  }
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace
+
+cudaError_t bias_activation(const BiasActivation& args, cudaStream_t stream) {
+  return dispatch(args, stream);
+}
+cudaError_t gated_activation(const GatedActivation& args, cudaStream_t stream) {
+  return dispatch(args, stream);
+}
+
+}  // namespace attn::cuda

@@ -1,0 +1,288 @@
+// Ops on a GPU: tensors taken apart into the plain arguments of the kernels; products by cuBLAS.
+#include "lib/backend_cuda/cuda_ops.h"
+
+#include <utility>
+
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/embedding.h"
+#include "kernels/cuda/loss.h"
+#include "kernels/cuda/norm.h"
+#include "kernels/cuda/rope.h"
+#include "kernels/cuda/sampling.h"
+#include "lib/backend_cuda/cuda_check.h"
+#include "lib/core/error.h"
+#include "lib/tensor/dtype_names.h"
+
+namespace attn {
+
+namespace {
+
+cuda::Function function_of(Activation activation) {
+  switch (activation) {
+    case Activation::none: return cuda::Function::none;
+    case Activation::gelu_erf: return cuda::Function::gelu_erf;
+    case Activation::gelu_tanh: return cuda::Function::gelu_tanh;
+    case Activation::relu: return cuda::Function::relu;
+    case Activation::silu: return cuda::Function::silu;
+  }
+  fail(ErrorKind::internal, "activation {} has no kernel", static_cast<int>(activation));
+}
+
+// A tensor as rows of its last axis; all axes before it must step evenly.
+struct Rows {
+  std::int64_t count, size, step;
+};
+
+Rows rows_of(const TensorView& view) {
+  const int last = view.shape.rank() - 1;
+  Rows rows{1, view.extent(last), view.extent(last)};
+  for (int axis = last - 1; axis >= 0; --axis) {
+    if (view.extent(axis) == 1) continue;
+    if (rows.count == 1) {
+      rows.step = view.stride(axis);
+    } else if (view.stride(axis) != rows.step * rows.count) {
+      fail(ErrorKind::internal, "the rows of {} do not step evenly", view.shape.text());
+    }
+    rows.count *= view.extent(axis);
+  }
+  return rows;
+}
+
+void expect(bool right, const char* what, const TensorView& a, const TensorView& b) {
+  if (!right) {
+    fail(ErrorKind::internal, "{}: {} {} does not fit {} {}", what, kDTypeNames.name(a.dtype), a.shape.text(),
+         kDTypeNames.name(b.dtype), b.shape.text());
+  }
+}
+
+void expect_floats(const TensorView& view, const char* what) {
+  if (view.dtype != DType::f32)
+    fail(ErrorKind::internal, "{} must be f32, not {}", what, kDTypeNames.name(view.dtype));
+}
+
+class CudaOps : public Ops {
+ public:
+  CudaOps(CudaDevice& device, std::shared_ptr<Cublas> cublas) : device_(device), cublas_(std::move(cublas)) {}
+
+  void embed(const EmbeddingWeights& weights, const TensorView& ids, const std::int32_t* past_len,
+             const TensorView& x) override {
+    expect(x.extent(2) == weights.tokens.extent(1) && x.dtype == weights.tokens.dtype, "embed", x,
+           weights.tokens);
+    cuda::Embedding args{};
+    args.tokens = weights.tokens.data;
+    args.token_step = weights.tokens.stride(0);
+    if (!weights.positions.empty()) {
+      expect(x.dtype == weights.positions.dtype, "embed", x, weights.positions);
+      args.positions = weights.positions.data;
+      args.position_step = weights.positions.stride(0);
+    }
+    args.ids = ids.as<const std::int32_t>();
+    args.ids_step = ids.stride(0);
+    args.batch = x.extent(0);
+    args.q_len = x.extent(1);
+    args.hidden = x.extent(2);
+    args.past_len = past_len;
+    args.out = x.data;
+    args.out_batch = x.stride(0);
+    args.out_token = x.stride(1);
+    args.dtype = x.dtype;
+    ATTN_CUDA(cuda::embed(args, device_.stream()));
+  }
+
+  void project(const TensorView& x, std::span<const ProjectTerm> terms,
+               const ProjectScratch& scratch) override {
+    const std::int64_t rows = rows_of(x).count;
+    const NormWeights* normed_with = nullptr;
+    for (const ProjectTerm& term : terms) {
+      if (term.norm != normed_with) normalise(*term.norm, x, scratch.normed);
+      normed_with = term.norm;
+      if (term.gated) {
+        project_gated(scratch, rows, term);
+        continue;
+      }
+      multiply(scratch.normed, rows, *term.linear, term.out, 0);
+      add_bias(term.out, term.linear->bias, {}, term.activation);
+    }
+  }
+
+  void rope_and_append(const TensorView& qkv, const RotaryTable& rotary, const std::int32_t* past_len,
+                       const TensorView& k_cache, const TensorView& v_cache) override {
+    const auto kv_heads = static_cast<int>(k_cache.extent(2));
+    expect(k_cache.dtype == qkv.dtype && v_cache.dtype == qkv.dtype, "cache", k_cache, qkv);
+    expect(qkv.extent(1) <= k_cache.extent(1), "cache", k_cache, qkv);
+    cuda::RopeAppend args{};
+    args.qkv = qkv.data;
+    args.qkv_batch = qkv.stride(0);
+    args.qkv_token = qkv.stride(1);
+    args.qkv_head = qkv.stride(2);
+    args.batch = static_cast<int>(qkv.extent(0));
+    args.q_len = static_cast<int>(qkv.extent(1));
+    args.q_heads = static_cast<int>(qkv.extent(2)) - 2 * kv_heads;
+    args.kv_heads = kv_heads;
+    args.head_dim = static_cast<int>(qkv.extent(3));
+    args.rotary_dims = rotary.rotary_dims;
+    args.past_len = past_len;
+    if (rotary.rotary_dims > 0) {
+      expect_floats(rotary.cos, "the rotary table");
+      args.cos = rotary.cos.as<const float>();
+      args.sin = rotary.sin.as<const float>();
+      args.table_step = rotary.cos.stride(0);
+    }
+    args.k_cache = k_cache.data;
+    args.k_batch = k_cache.stride(0);
+    args.k_token = k_cache.stride(1);
+    args.k_head = k_cache.stride(2);
+    args.v_cache = v_cache.data;
+    args.v_batch = v_cache.stride(0);
+    args.v_token = v_cache.stride(1);
+    args.v_head = v_cache.stride(2);
+    args.dtype = qkv.dtype;
+    ATTN_CUDA(cuda::rope_append(args, device_.stream()));
+  }
+
+  // The biases of all terms are added in one pass, and terms that lie side by side are one product: each pass
+  // over x rounds it.
+  void project_add(const TensorView& x, std::span<const AddTerm> terms) override {
+    for (std::size_t i = 0; i < terms.size(); i += 2) {
+      const TensorView second = i + 1 < terms.size() ? terms[i + 1].linear->bias : TensorView();
+      add_bias(x, terms[i].linear->bias, second, Activation::none);
+    }
+    const std::int64_t rows = rows_of(x).count;
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+      expect(rows_of(terms[i].in).count == rows, "product", terms[i].in, x);
+      if (i + 1 < terms.size() && side_by_side(terms[i], terms[i + 1])) {
+        TensorView in = terms[i].in;
+        LinearWeights linear{terms[i].linear->weight, {}};
+        in.shape[in.shape.rank() - 1] += terms[i + 1].in.extent(in.shape.rank() - 1);
+        linear.weight.shape[1] += terms[i + 1].linear->weight.extent(1);
+        multiply(in, rows, linear, x, 1);
+        ++i;
+      } else {
+        multiply(terms[i].in, rows, *terms[i].linear, x, 1);
+      }
+    }
+  }
+
+  void logits(const TensorView& x, const NormWeights& norm, const LinearWeights& head,
+              const TensorView& normed, const TensorView& out) override {
+    expect_floats(out, "logits");
+    normalise(norm, x, normed);
+    multiply(normed, rows_of(x).count, head, out, 0);
+    if (head.bias.empty()) return;
+    expect(head.bias.dtype == out.dtype, "logits", head.bias, out);
+    add_bias(out, head.bias, {}, Activation::none);
+  }
+
+  void token_losses(const TensorView& logits, const TensorView& targets, double* losses) override {
+    expect_floats(logits, "logits");
+    ATTN_CUDA(cuda::token_losses({logits.as<const float>(), logits.stride(0), logits.extent(0),
+                                  logits.extent(1), targets.as<const std::int32_t>(), losses},
+                                 device_.stream()));
+  }
+
+  void pick_token(const TensorView& logits, const SamplingConfig& sampling, const std::int32_t* past_len,
+                  const TensorView& next) override {
+    expect_floats(logits, "logits");
+    ATTN_CUDA(cuda::pick_token(
+        {logits.as<const float>(), logits.stride(0), logits.extent(0), logits.extent(1), sampling.temperature,
+         sampling.top_k, sampling.top_p, sampling.seed, past_len, next.as<std::int32_t>(), next.stride(0)},
+        device_.stream()));
+  }
+
+  void advance(std::int32_t* past_len, std::int32_t count) override {
+    ATTN_CUDA(cuda::advance(past_len, count, device_.stream()));
+  }
+
+ private:
+  void normalise(const NormWeights& norm, const TensorView& x, const TensorView& out) {
+    const Rows in_rows = rows_of(x);
+    const Rows out_rows = rows_of(out);
+    expect(out_rows.size == in_rows.size && out_rows.count >= in_rows.count && out.dtype == x.dtype, "norm",
+           out, x);
+    expect(norm.weight.dtype == x.dtype, "norm", norm.weight, x);
+    cuda::Norm args{};
+    args.in = x.data;
+    args.in_step = in_rows.step;
+    args.rows = in_rows.count;
+    args.size = in_rows.size;
+    args.weight = norm.weight.data;
+    args.bias = norm.bias.data;
+    args.eps = norm.eps;
+    args.centred = norm.kind == NormKind::layer_norm;
+    args.out = out.data;
+    args.out_step = out_rows.step;
+    args.dtype = x.dtype;
+    ATTN_CUDA(cuda::norm(args, device_.stream()));
+  }
+
+  // out = `rows` rows of in (which may have more: scratch) times W^T + beta out.
+  void multiply(const TensorView& in, std::int64_t rows, const LinearWeights& linear, const TensorView& out,
+                float beta) {
+    const Rows in_rows = rows_of(in);
+    const Rows out_rows = rows_of(out);
+    expect(linear.weight.extent(1) == in_rows.size && linear.weight.dtype == in.dtype, "product",
+           linear.weight, in);
+    expect(linear.weight.extent(0) == out_rows.size && out_rows.count == rows, "product", linear.weight, out);
+    Product product{};
+    product.rows = rows;
+    product.columns = out_rows.size;
+    product.inner = in_rows.size;
+    product.in = in.data;
+    product.in_step = in_rows.step;
+    product.other = linear.weight.data;
+    product.other_step = linear.weight.stride(0);
+    product.out = out.data;
+    product.out_step = out_rows.step;
+    product.dtype = in.dtype;
+    product.out_dtype = out.dtype;
+    product.beta = beta;
+    cublas_->multiply(product);
+  }
+
+  void add_bias(const TensorView& x, const TensorView& bias, const TensorView& second,
+                Activation activation) {
+    if (bias.empty() && second.empty() && activation == Activation::none) return;
+    for (const TensorView* one : {&bias, &second})
+      expect(one->empty() || (one->dtype == x.dtype && one->extent(0) == rows_of(x).size), "bias", *one, x);
+    const Rows rows = rows_of(x);
+    ATTN_CUDA(cuda::bias_activation(
+        {x.data, rows.step, rows.count, rows.size, bias.data, second.data, function_of(activation), x.dtype},
+        device_.stream()));
+  }
+
+  void project_gated(const ProjectScratch& scratch, std::int64_t rows, const ProjectTerm& term) {
+    const std::int64_t width = term.linear->weight.extent(0);
+    expect(scratch.wide.shape.elements() >= rows * width, "wide", scratch.wide, term.out);
+    const TensorView wide(scratch.wide.data, scratch.wide.dtype, {rows, width});
+    multiply(scratch.normed, rows, *term.linear, wide, 0);
+    const Rows out = rows_of(term.out);
+    expect(out.count == rows && 2 * out.size == width, "product", term.linear->weight, term.out);
+    ATTN_CUDA(cuda::gated_activation({wide.data, width, term.linear->bias.data, function_of(term.activation),
+                                      term.out.data, out.step, out.count, out.size, term.out.dtype},
+                                     device_.stream()));
+  }
+
+  // Inputs that are neighbours in each row, times weights that are neighbours in each row.
+  static bool side_by_side(const AddTerm& left, const AddTerm& right) {
+    const Rows a = rows_of(left.in);
+    const Rows b = rows_of(right.in);
+    const TensorView& w = left.linear->weight;
+    const TensorView& v = right.linear->weight;
+    const auto bytes = static_cast<std::int64_t>(size_of(left.in.dtype));
+    return left.in.dtype == right.in.dtype && a.count == b.count && a.step == b.step &&
+           w.stride(0) == v.stride(0) && a.size + b.size <= a.step &&
+           w.extent(1) + v.extent(1) <= w.stride(0) && left.in.as<char>() + a.size * bytes == right.in.data &&
+           w.as<char>() + w.extent(1) * bytes == v.data;
+  }
+
+  CudaDevice& device_;
+  std::shared_ptr<Cublas> cublas_;
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> make_cuda_ops(CudaDevice& device, std::shared_ptr<Cublas> cublas) {
+  return std::make_unique<CudaOps>(device, std::move(cublas));
+}
+
+}  // namespace attn

@@ -1,0 +1,172 @@
+// Every attention backend of a GPU against the conformance table, in f32, f16 and bf16.
+#include <cmath>
+
+#include "lib/core/rng.h"
+#include "lib/tensor/convert.h"
+#include "tests/conformance/attention_cases.h"
+#include "tests/conformance/attention_checks.h"
+#include "tests/gpu.h"
+
+using namespace attn;
+using namespace attn::conformance;
+
+namespace {
+
+void expect_none(const Failures& failures) {
+  for (std::size_t i = 0; i < failures.size() && i < 10; ++i) UNSCOPED_INFO(failures[i]);
+  CHECK(failures.empty());
+}
+
+// Random q, k, v as a dense tensor each, and two outputs.
+struct Memory {
+  Tensor q, k, v, ours, truth, ours_lse, truth_lse;
+  Buffer scores, workspace;
+};
+
+Tensor random_tensor(Device& device, DType dtype, const Shape& shape, std::uint64_t stream) {
+  Tensor tensor = device.allocate_tensor(dtype, shape, MemoryUse::other);
+  std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = random_normal(3, stream, i);
+  std::vector<char> bits(tensor.view.bytes());
+  convert_elements(values.data(), DType::f32, bits.data(), dtype, values.size());
+  device.upload(tensor.view.data, bits.data(), bits.size());
+  return tensor;
+}
+
+Memory memory_of(Platform& platform, const AttentionProblem& p, const AttentionBackend& backend) {
+  Device& device = *platform.device;
+  Memory m;
+  const Shape queries{p.batch, p.q_len, p.q_heads, p.head_dim};
+  m.q = random_tensor(device, p.dtype, queries, 0);
+  m.k = random_tensor(device, p.dtype, {p.batch, p.kv_len, p.kv_heads, p.head_dim}, 1);
+  m.v = random_tensor(device, p.dtype, {p.batch, p.kv_len, p.kv_heads, p.head_dim}, 2);
+  m.ours = device.allocate_tensor(p.dtype, queries, MemoryUse::other);
+  m.truth = device.allocate_tensor(p.dtype, queries, MemoryUse::other);
+  m.ours_lse = device.allocate_tensor(DType::f32, {p.batch, p.q_heads, p.q_len}, MemoryUse::other);
+  m.truth_lse = device.allocate_tensor(DType::f32, {p.batch, p.q_heads, p.q_len}, MemoryUse::other);
+  m.scores = device.allocate(backend.scratch(p).scores_bytes, MemoryUse::scores);
+  m.workspace = device.allocate(backend.scratch(p).workspace_bytes, MemoryUse::workspace);
+  return m;
+}
+
+std::vector<float> numbers(Device& device, const TensorView& view) {
+  std::vector<char> bits(view.bytes());
+  device.download(bits.data(), view.data, bits.size());
+  std::vector<float> out(static_cast<std::size_t>(view.shape.elements()));
+  convert_elements(bits.data(), view.dtype, out.data(), DType::f32, out.size());
+  return out;
+}
+
+// ||ours - truth|| / ||truth||, where a NaN never passes.
+double relative_error(const std::vector<float>& ours, const std::vector<float>& truth) {
+  double squares = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const double difference = static_cast<double>(ours[i]) - static_cast<double>(truth[i]);
+    squares += difference * difference;
+    size += static_cast<double>(truth[i]) * static_cast<double>(truth[i]);
+  }
+  return std::sqrt(squares / size);
+}
+
+void check_at_size(Platform& platform, const std::string& mode, AttentionProblem p) {
+  p.scale = 1.0F / std::sqrt(static_cast<float>(p.head_dim));
+  CAPTURE(mode, p.text());
+  AttentionBackend& backend = platform.backend(mode);
+  const Memory m = memory_of(platform, p, backend);
+  backend.forward(p, {m.q.view, m.k.view, m.v.view, m.ours.view, m.ours_lse.view}, m.scores.data(),
+                  m.workspace.data());
+  platform.backend("reference")
+      .forward(p, {m.q.view, m.k.view, m.v.view, m.truth.view, m.truth_lse.view}, nullptr, nullptr);
+  const double unit = p.dtype == DType::f32 ? 1e-6 : p.dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+  CHECK(relative_error(numbers(*platform.device, m.ours.view), numbers(*platform.device, m.truth.view)) <
+        2 * unit);
+  CHECK(relative_error(numbers(*platform.device, m.ours_lse.view),
+                       numbers(*platform.device, m.truth_lse.view)) < 1e-5);
+}
+
+}  // namespace
+
+TEST_CASE("every attention kernel of the GPU agrees with the definition in double") {
+  ATTN_OPEN_GPU(platform);
+  for (const auto& backend : platform.attention) expect_none(check_against_definition(platform, *backend));
+}
+
+TEST_CASE("two hundred runs of attention on the GPU give the same bits") {
+  ATTN_OPEN_GPU(platform);
+  for (const auto& backend : platform.attention) expect_none(check_repeats(platform, *backend));
+}
+
+TEST_CASE("a sequence alone gives on the GPU what it gives in a batch") {
+  ATTN_OPEN_GPU(platform);
+  // cuBLAS chooses its kernel by the batch, and the number of splits of a decode step depends on it too.
+  for (const auto& backend : platform.attention)
+    expect_none(check_batch_independence(platform, *backend, backend->name() == "reference"));
+}
+
+TEST_CASE("the last query of a prefill on the GPU is a decode step") {
+  ATTN_OPEN_GPU(platform);
+  for (const auto& backend : platform.attention) expect_none(check_prefill_equals_decode(platform, *backend));
+}
+
+TEST_CASE("sizes of real models agree with the reference on the GPU") {
+  ATTN_OPEN_GPU(platform);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const char* mode : {"baseline", "flash"}) {
+      for (const int head_dim : {64, 80, 96, 128, 256}) {
+        check_at_size(platform, mode, {1, 1023, 1023, 4, 4, head_dim, dtype, 0, true});
+        check_at_size(platform, mode, {2, 577, 1500, 8, 2, head_dim, dtype, 0, true});
+        check_at_size(platform, mode, {3, 1, 4501, 8, 2, head_dim, dtype, 0, true});
+        check_at_size(platform, mode, {33, 1, 700, 4, 4, head_dim, dtype, 0, true});
+        check_at_size(platform, mode, {1, 16, 2000, 8, 8, head_dim, dtype, 0, false});
+      }
+    }
+  }
+  check_at_size(platform, "flash", {1, 777, 777, 4, 2, 80, DType::f32, 0, true});
+}
+
+TEST_CASE("more sequences and heads than a grid is high are all computed") {
+  ATTN_OPEN_GPU(platform);
+  for (const char* mode : {"baseline", "flash"}) {
+    check_at_size(platform, mode, {70000, 1, 1, 1, 1, 64, DType::bf16, 0, true});
+    check_at_size(platform, mode, {35000, 20, 20, 2, 1, 64, DType::bf16, 0, true});
+  }
+  check_at_size(platform, "flash", {70000, 2, 3, 1, 1, 16, DType::f32, 0, true});
+}
+
+TEST_CASE("flash never asks for scores on the GPU") {
+  ATTN_OPEN_GPU(platform);
+  for (const Case& test : attention_cases()) {
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      AttentionProblem p = test.problem;
+      p.dtype = dtype;
+      CHECK(platform.backend("flash").scratch(p).scores_bytes == 0);
+    }
+  }
+}
+
+TEST_CASE("scratch never shrinks with the keys") {
+  ATTN_OPEN_GPU(platform);
+  for (const auto& backend : platform.attention) {
+    for (const int batch : {1, 8}) {
+      AttentionScratch last;
+      for (int keys = 1; keys < 5000; keys += 7) {
+        AttentionProblem p{batch, 1, keys, 32, 8, 128, DType::bf16, 0.1F, true};
+        const AttentionScratch now = backend->scratch(p);
+        REQUIRE(now.scores_bytes >= last.scores_bytes);
+        REQUIRE(now.workspace_bytes >= last.workspace_bytes);
+        last = now;
+      }
+    }
+  }
+}
+
+TEST_CASE("what no kernel of mode flash can do is refused in words") {
+  ATTN_OPEN_GPU(platform);
+  AttentionProblem p;
+  p.head_dim = 257;
+  p.scale = 1;
+  const auto reason = platform.backend("flash").why_not(p);
+  REQUIRE(reason.has_value());
+  CHECK(reason->find("257") != std::string::npos);
+}
