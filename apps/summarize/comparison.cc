@@ -101,18 +101,45 @@ std::string setting(const RecordPair& pair, std::string_view key) {
   return value ? display(*value) : "";
 }
 
-// The rule's columns, and any other setting in which the pairs of this table differ.
+bool is_hash(std::string_view key) { return key.ends_with("_sha256"); }
+
+// The rule's columns, and any other setting in which the pairs of this table differ. A hash tells a reader
+// nothing, so it joins only where rows would look alike without it.
 std::vector<std::string> setting_columns(const TableRule& rule, std::span<const RecordPair* const> pairs) {
   std::vector<std::string> columns(rule.settings.begin(), rule.settings.end());
+  const auto is_column = [&](const std::string& key) {
+    return std::find(columns.begin(), columns.end(), key) != columns.end();
+  };
+  const auto differ = [](const RecordPair* a, const RecordPair* b, const std::string& key) {
+    return setting(*a, key) != setting(*b, key);
+  };
   const auto add_if_varied = [&](const std::string& key) {
-    if (std::find(columns.begin(), columns.end(), key) != columns.end()) return;
-    const std::string first = setting(*pairs.front(), key);
-    const auto differs = [&](const RecordPair* pair) { return setting(*pair, key) != first; };
-    if (std::any_of(pairs.begin(), pairs.end(), differs)) columns.push_back(key);
+    const auto differs = [&](const RecordPair* pair) { return differ(pair, pairs.front(), key); };
+    if (!is_column(key) && std::any_of(pairs.begin(), pairs.end(), differs)) columns.push_back(key);
+  };
+  const auto add_if_alike = [&](const std::string& key) {
+    const auto alike = [&](const RecordPair* a, const RecordPair* b) {
+      return std::none_of(columns.begin(), columns.end(),
+                          [&](const auto& column) { return differ(a, b, column); });
+    };
+    for (std::size_t i = 0; i < pairs.size() && !is_column(key); ++i) {
+      const auto confused = [&](const RecordPair* pair) {
+        return differ(pair, pairs[i], key) && alike(pair, pairs[i]);
+      };
+      if (std::any_of(pairs.begin(), pairs.end(), confused)) columns.push_back(key);
+    }
   };
   add_if_varied("app");
-  for (const RecordPair* pair : pairs) {
-    for (const auto& field : pair->parameters.entries) add_if_varied(field.key);
+  for (const bool hashes : {false, true}) {
+    for (const RecordPair* pair : pairs) {
+      for (const auto& field : pair->parameters.entries) {
+        if (is_hash(field.key) != hashes) continue;
+        if (hashes)
+          add_if_alike(field.key);
+        else
+          add_if_varied(field.key);
+      }
+    }
   }
   return columns;
 }

@@ -122,6 +122,26 @@ TEST_CASE("summarize shows perplexity and attention alone in tables of their own
   CHECK(cell(alone, 1, "tflops_speedup") == "no column tflops_speedup");
 }
 
+TEST_CASE("summarize shows a hash only where rows would look alike without it") {
+  const auto with_prompt = [](ResultRecord record, const char* sha) {
+    record.parameters.entries.push_back({"prompt_sha256", sha});
+    return record;
+  };
+  const TemporaryFolder folder;
+  write_lines(folder.path() / "bench.jsonl",
+              {with_prompt(bench("baseline", 128, 2), "ab"), with_prompt(bench("flash", 128, 1), "ab"),
+               with_prompt(bench("baseline", 512, 2), "cd"), with_prompt(bench("flash", 512, 1), "cd")});
+  const auto clear = cells_of(run_program("summarize", {folder.path().string()}).out);
+  REQUIRE(clear.size() == 4);
+  CHECK(cell(clear, 1, "prompt_sha256") == "no column prompt_sha256");
+  write_lines(folder.path() / "more.jsonl",
+              {with_prompt(bench("baseline", 512, 2), "ef"), with_prompt(bench("flash", 512, 1), "ef")});
+  const auto alike = cells_of(run_program("summarize", {folder.path().string()}).out);
+  REQUIRE(alike.size() == 5);
+  CHECK(cell(alike, 2, "prompt_sha256") == "cd");
+  CHECK(cell(alike, 3, "prompt_sha256") == "ef");
+}
+
 TEST_CASE("summarize takes the median of repeated runs and shows how many there were") {
   const TemporaryFolder folder;
   write_lines(folder.path() / "bench.jsonl", {bench("baseline", 128, 2), bench("baseline", 128, 4),
