@@ -34,10 +34,14 @@ struct DecodeTile {
   static constexpr int kStep = kDim + 8;  // elements between rows in shared memory
   static constexpr int kChunks = kDim / 8;
   static constexpr int kSlabElements = kSlab * kStep;
-  static constexpr int kSharedBytes = kWarps * kStages * 2 * kSlabElements * 2;
+  static constexpr int kStageBytes = kWarps * kStages * 2 * kSlabElements * 2;
+  // Query fragments in registers, or, where they would not fit there, behind the stages: a place for each
+  // lane.
+  static constexpr bool kKeepQueries = kDim <= 128;
+  static constexpr int kSharedBytes = kStageBytes + (kKeepQueries ? 0 : kDim / 16 * 32 * 16);
   static_assert(kDim % 16 == 0 && kStages >= 2);
   // The warps' sums and (maximum, sum) pairs take the stages' place at the end.
-  static_assert(kWarps * kDecodeRows * (kDim + 2) * 4 <= kSharedBytes);
+  static_assert(kWarps * kDecodeRows * (kDim + 2) * 4 <= kStageBytes);
 };
 
 // What one split found for one row: its output before division, its maximum (log2 units) and its sum.
@@ -124,22 +128,35 @@ __global__ void __launch_bounds__(Tile::kThreads)
   const int first_row = row_block * kDecodeRows;
 
   // The query fragments, straight from where they lie, and how many keys the lane's two rows see.
-  std::uint32_t q[Tile::kDim / 16][4];
+  std::uint32_t kept[Tile::kKeepQueries ? Tile::kDim / 16 : 1][4];
+  uint4* fragments = shared + Tile::kStageBytes / 16;  // [dim / 16][lane]
   int seen[2];
+  const T* sources[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int r = first_row + lane / 4 + 8 * half;
     const bool present = r < shape.rows_per_head;
     const DecodeRow row = decode_row(shape, kv_head, present ? r : 0);
-    const T* source = row_of<T>(p.q, p.q_stride, b, row.query, row.head);
+    sources[half] = present ? row_of<T>(p.q, p.q_stride, b, row.query, row.head) : nullptr;
     seen[half] = present ? min(visible_keys(p, row.query), end) : 0;
+  }
+  const auto query_pair = [&](int half, int d) {
+    return sources[half] == nullptr
+               ? 0U
+               : *reinterpret_cast<const std::uint32_t*>(sources[half] + d + lane % 4 * 2);
+  };
 #pragma unroll
-    for (int k = 0; k < Tile::kDim / 16; ++k) {
-      const T* pair = source + k * 16 + lane % 4 * 2;
-      q[k][half] = present ? *reinterpret_cast<const std::uint32_t*>(pair) : 0U;
-      q[k][half + 2] = present ? *reinterpret_cast<const std::uint32_t*>(pair + 8) : 0U;
+  for (int k = 0; k < Tile::kDim / 16; ++k) {
+    const std::uint32_t q[4] = {query_pair(0, 16 * k), query_pair(1, 16 * k), query_pair(0, 16 * k + 8),
+                                query_pair(1, 16 * k + 8)};
+    if constexpr (Tile::kKeepQueries) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) kept[k][e] = q[e];
+    } else if (warp == 0) {
+      fragments[k * 32 + lane] = {q[0], q[1], q[2], q[3]};
     }
   }
+  if constexpr (!Tile::kKeepQueries) __syncthreads();
 
   T* stages = reinterpret_cast<T*>(shared) + warp * Tile::kStages * 2 * Tile::kSlabElements;
   const T* keys = row_of<T>(p.k, p.k_stride, b, 0, kv_head);
@@ -172,10 +189,21 @@ __global__ void __launch_bounds__(Tile::kThreads)
     float scores[2][4] = {};
 #pragma unroll
     for (int k = 0; k < Tile::kDim / 16; ++k) {
+      std::uint32_t q[4];
+      if constexpr (Tile::kKeepQueries) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) q[e] = kept[k][e];
+      } else {
+        const uint4 place = fragments[k * 32 + lane];
+        q[0] = place.x;
+        q[1] = place.y;
+        q[2] = place.z;
+        q[3] = place.w;
+      }
       std::uint32_t f[4];
       load_matrices(f, k_slab + (lane / 16 * 8 + lane % 8) * Tile::kStep + k * 16 + lane / 8 % 2 * 8);
-      multiply_add<T>(scores[0], q[k], f[0], f[1]);
-      multiply_add<T>(scores[1], q[k], f[2], f[3]);
+      multiply_add<T>(scores[0], q, f[0], f[1]);
+      multiply_add<T>(scores[1], q, f[2], f[3]);
     }
     const int key = begin + (warp + n * Tile::kWarps) * kSlab + lane % 4 * 2;
 #pragma unroll

@@ -45,8 +45,8 @@ __global__ void softmax_kernel(const MaskedSoftmax args) {
 
     for (int begin = 0; begin < args.kv_len; begin += step) {
       const int j = begin + first;
-      Pack<T, kPack> weights;
-      if (j < args.kv_len) {
+      Pack<T, kPack> weights{};
+      if (j < visible) {  // what the mask hides is not even read
         const auto s = load_pack<kPack>(scores + j);
         for (int n = 0; n < kPack; ++n)
           weights.at[n] = from_float<T>(j + n < visible ? expf(s.at[n] - base) * factor : 0.0F);
