@@ -15,6 +15,7 @@ std::vector<LogitsVariant> plan_variants(const std::vector<std::string>& modes, 
   if (has_reference && std::find(all.begin(), all.end(), "reference") == all.end())
     all.emplace_back("reference");
   std::vector<LogitsVariant> variants;
+  variants.reserve(2 * all.size());
   for (const std::string& mode : all) variants.push_back({mode, path, "", {}});
   if (path == ForwardPath::decode) {
     for (const std::string& mode : all) variants.push_back({mode, ForwardPath::prefill, "", {}});
@@ -69,6 +70,7 @@ void compare_variants(Transformer& transformer, const std::vector<LogitsVariant>
     if (stop && stop()) return;
     const std::int64_t rows = std::min(block, tokens - begin);
     std::vector<std::vector<float>> logits;  // [variant][rows * vocab]
+    logits.reserve(variants.size());
     for (const LogitsVariant& variant : variants)
       logits.push_back(host_logits(transformer, variant.states.view.slice(0, begin, rows)));
     for (LogitsPair& pair : pairs) {
