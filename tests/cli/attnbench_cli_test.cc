@@ -28,7 +28,9 @@ ProgramResult small_run(const TemporaryFolder& folder, const std::string& model,
   return bench(arguments);
 }
 
-std::vector<ResultRecord> records_in(const std::filesystem::path& path) { return read_results({&path, 1}).records; }
+std::vector<ResultRecord> records_in(const std::filesystem::path& path) {
+  return read_results({&path, 1}).records;
+}
 
 double number(const Fields& fields, std::string_view key) {
   const Value* value = fields.find(key);
@@ -244,9 +246,11 @@ TEST_CASE("the listings name what exists") {
 TEST_CASE("an interrupted run leaves a valid file and says so") {
   const TemporaryFolder folder;
   const std::string log = (folder.path() / "log").string();
-  const std::string command =
-      "timeout -s INT --preserve-status 4 '" ATTN_BIN_DIR "/attnbench' --device cpu --reps 1000000 " +
-      std::string("--new-tokens 4 --out '") + folder.path().string() + "' >'" + log + "' 2>&1";
+  // --foreground: else timeout signals its whole group too, and the second SIGINT ends the program at once.
+  const std::string command = "timeout --foreground -s INT --preserve-status 4 '" ATTN_BIN_DIR
+                              "/attnbench' --device cpu --reps 1000000 " +
+                              std::string("--new-tokens 4 --out '") + folder.path().string() + "' >'" + log +
+                              "' 2>&1";
   const int status = std::system(command.c_str());
   CAPTURE(read_text(log));
   REQUIRE(WIFEXITED(status));
