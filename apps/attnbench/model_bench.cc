@@ -22,7 +22,7 @@ void run_cold(Platform& platform, const Model& model, const BenchCase& bench_cas
               const BenchOptions& options, ModeResult& result) {
   AttentionBackend& attention = platform.backend(result.mode);
   const std::vector<Reservation> calls = generation_calls(bench_case.prompt_tokens(), bench_case.new_tokens);
-  result.memory.predicted =
+  const BytesByUse predicted =
       predict_memory(model.config, model.weights.dtype, bench_case.shape(), attention, calls);
   platform.device->reset_peaks();
   Transformer transformer(platform, model, bench_case.shape());
@@ -31,10 +31,7 @@ void run_cold(Platform& platform, const Model& model, const BenchCase& bench_cas
   if (calls.size() > 1) result.decode_kernel = transformer.kernel_for(attention, calls.back());
   result.cold =
       generate(transformer, attention, bench_case.prompt.ids, bench_case.new_tokens, options.sampling);
-  const MemoryLedger& memory = platform.device->memory();
-  result.memory.peak_bytes = memory.peak_bytes();
-  result.memory.at_peak = memory.at_peak();
-  result.memory.peaks = memory.peaks();
+  result.memory = read_memory(*platform.device, predicted);
   result.finite = last_logits_finite(transformer);
 }
 

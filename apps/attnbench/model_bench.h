@@ -6,16 +6,11 @@
 #include <vector>
 
 #include "apps/attnbench/cases.h"
+#include "apps/memory_fields.h"
 #include "lib/core/error.h"
 #include "lib/model/generate.h"
 
 namespace attn {
-
-struct MemoryReport {
-  std::size_t peak_bytes = 0;
-  BytesByUse at_peak{}, peaks{};
-  BytesByUse predicted{};
-};
 
 struct ModeResult {
   std::string mode;

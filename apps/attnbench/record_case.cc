@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include <sys/resource.h>
-
 #include "apps/summary_fields.h"
 #include "lib/measure/statistics.h"
 #include "lib/measure/token_times.h"
@@ -13,25 +11,6 @@
 
 namespace attn {
 namespace {
-
-Fields by_use(const BytesByUse& bytes) {
-  Fields fields;
-  for (const auto& [use, name] : kMemoryUseNames.entries) fields[name] = bytes[static_cast<std::size_t>(use)];
-  return fields;
-}
-
-Fields memory_fields(const MemoryReport& memory) {
-  std::size_t predicted = 0;
-  for (const std::size_t bytes : memory.predicted) predicted += bytes;
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return {{"peak_bytes", memory.peak_bytes},
-          {"at_peak", by_use(memory.at_peak)},
-          {"peaks", by_use(memory.peaks)},
-          {"predicted_bytes", predicted},
-          {"predicted", by_use(memory.predicted)},
-          {"process_peak_rss_bytes", static_cast<std::int64_t>(usage.ru_maxrss) * 1024}};
-}
 
 Fields parameter_fields(const BenchOptions& options, const Platform& platform, const Model& model,
                         const BenchCase& bench_case, const ModeResult& mode) {

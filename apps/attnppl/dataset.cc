@@ -16,7 +16,7 @@ std::optional<fs::path> plain_or_zst(const fs::path& file) {
   return std::nullopt;
 }
 
-Dataset wikitext(const PplOptions& options, Protocol protocol) {
+Dataset wikitext(Protocol protocol) {
   const char* const file = protocol == Protocol::legacy_rows ? "wiki.test.tokens" : "wiki.test.raw";
   const auto path = plain_or_zst(source_path("datasets/wikitext") / file);
   if (!path) {
@@ -75,7 +75,7 @@ Dataset pg19(const Pg19Options& options) {
 
 Dataset find_dataset(const PplOptions& options, Protocol protocol) {
   if (options.dataset == "sample") return {"sample", source_path("datasets/sample")};
-  if (options.dataset == "wikitext") return wikitext(options, protocol);
+  if (options.dataset == "wikitext") return wikitext(protocol);
   if (options.dataset == "pg19") return pg19(options.pg19);
   if (!fs::exists(options.dataset)) {
     fail(ErrorKind::bad_input,

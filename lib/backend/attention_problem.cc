@@ -9,8 +9,8 @@
 namespace attn {
 
 std::string AttentionProblem::text() const {
-  return fmt::format("batch {} q_len {} kv_len {} heads {}/{} head_dim {} {}{}", batch, q_len, kv_len, q_heads,
-                     kv_heads, head_dim, kDTypeNames.name(dtype), causal ? " causal" : "");
+  return fmt::format("batch {} q_len {} kv_len {} heads {}/{} head_dim {} {}{}", batch, q_len, kv_len,
+                     q_heads, kv_heads, head_dim, kDTypeNames.name(dtype), causal ? " causal" : "");
 }
 
 void validate(const AttentionProblem& problem) {
@@ -24,7 +24,8 @@ void validate(const AttentionProblem& problem) {
   positive(problem.kv_heads, "kv_heads");
   positive(problem.head_dim, "head_dim");
   if (problem.q_heads % problem.kv_heads != 0) {
-    fail(ErrorKind::usage, "attention: kv_heads ({}) must divide q_heads ({})", problem.kv_heads, problem.q_heads);
+    fail(ErrorKind::usage, "attention: kv_heads ({}) must divide q_heads ({})", problem.kv_heads,
+         problem.q_heads);
   }
 }
 

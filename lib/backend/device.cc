@@ -9,8 +9,9 @@ Buffer Device::allocate(std::size_t bytes, MemoryUse use) {
   if (bytes == 0) return {};
   void* data = raw_allocate(bytes);
   if (data == nullptr) {
-    fail(ErrorKind::out_of_memory, "{}: {} bytes for {} are not to be had ({} bytes are in use by this program)",
-         info().spec, bytes, kMemoryUseNames.name(use), ledger_->live_bytes());
+    fail(ErrorKind::out_of_memory,
+         "{}: {} bytes for {} are not to be had ({} bytes are in use by this program)", info().spec, bytes,
+         kMemoryUseNames.name(use), ledger_->live_bytes());
   }
   ledger_->add(bytes, use);
   return {data, bytes, [this, use](void* memory, std::size_t size) {

@@ -4,57 +4,13 @@
 #include "kernels/cpu/attention_baseline.h"
 #include "kernels/cpu/attention_flash.h"
 #include "kernels/cpu/attention_reference.h"
+#include "lib/backend/attention_inputs.h"
 #include "lib/core/error.h"
 #include "lib/tensor/dtype_names.h"
 
 namespace attn {
 
 namespace {
-
-AttentionParams sizes_of(const AttentionProblem& problem) {
-  AttentionParams params{};
-  params.batch = problem.batch;
-  params.q_len = problem.q_len;
-  params.kv_len = problem.kv_len;
-  params.q_heads = problem.q_heads;
-  params.kv_heads = problem.kv_heads;
-  params.head_dim = problem.head_dim;
-  params.scale = problem.scale;
-  params.causal = problem.causal;
-  params.dtype = problem.dtype;
-  return params;
-}
-
-AttentionStrides strides_of(const TensorView& view) {
-  return {view.stride(0), view.stride(1), view.stride(2)};
-}
-
-void check_view(const TensorView& view, const Shape& shape, const char* what) {
-  if (view.empty() || view.dtype != DType::f32 || !(view.shape == shape) || view.stride(3) != 1) {
-    fail(ErrorKind::internal, "attention: {} must be f32 {} with dense rows, not {} {}", what, shape.text(),
-         kDTypeNames.name(view.dtype), view.shape.text());
-  }
-}
-
-AttentionParams params_of(const AttentionProblem& problem, const AttentionTensors& tensors) {
-  const Shape queries{problem.batch, problem.q_len, problem.q_heads, problem.head_dim};
-  const Shape keys{problem.batch, problem.kv_len, problem.kv_heads, problem.head_dim};
-  check_view(tensors.q, queries, "q");
-  check_view(tensors.k, keys, "k");
-  check_view(tensors.v, keys, "v");
-  check_view(tensors.out, queries, "out");
-  AttentionParams params = sizes_of(problem);
-  params.q = tensors.q.data;
-  params.k = tensors.k.data;
-  params.v = tensors.v.data;
-  params.out = tensors.out.data;
-  params.lse = tensors.lse.as<float>();
-  params.q_stride = strides_of(tensors.q);
-  params.k_stride = strides_of(tensors.k);
-  params.v_stride = strides_of(tensors.v);
-  params.out_stride = strides_of(tensors.out);
-  return params;
-}
 
 // One row of the table: a kernel, when it is the one to run, what it needs.
 struct CpuKernel {
@@ -108,11 +64,11 @@ class CpuAttention : public AttentionBackend {
   }
 
   std::string kernel_for(const AttentionProblem& problem) const override {
-    return choose(sizes_of(problem)).name;
+    return choose(attention_sizes(problem)).name;
   }
 
   AttentionScratch scratch(const AttentionProblem& problem) const override {
-    const AttentionParams params = sizes_of(problem);
+    const AttentionParams params = attention_sizes(problem);
     const CpuKernel& kernel = choose(params);
     return {kernel.scores_bytes(params), kernel.workspace_bytes(params)};
   }
@@ -120,7 +76,7 @@ class CpuAttention : public AttentionBackend {
   void forward(const AttentionProblem& problem, const AttentionTensors& tensors, void* scores,
                void* workspace) override {
     if (const auto reason = why_not(problem)) fail(ErrorKind::unsupported, "mode {}: {}", name_, *reason);
-    const AttentionParams params = params_of(problem, tensors);
+    const AttentionParams params = attention_params(problem, tensors);
     choose(params).run(params, scores, workspace);
   }
 

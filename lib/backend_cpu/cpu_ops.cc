@@ -13,6 +13,7 @@
 #include "lib/core/error.h"
 #include "lib/core/rng.h"
 #include "lib/tensor/dtype_names.h"
+#include "lib/tensor/rows.h"
 
 namespace attn {
 
@@ -37,26 +38,6 @@ cpu::ActivationFunction function_of(Activation activation) {
     case Activation::silu: return cpu::silu;
   }
   fail(ErrorKind::internal, "activation {} has no kernel", static_cast<int>(activation));
-}
-
-// A tensor as rows of its last axis; all axes before it must step evenly.
-struct Rows {
-  std::int64_t count, size, step;
-};
-
-Rows rows_of(const TensorView& view) {
-  const int last = view.shape.rank() - 1;
-  Rows rows{1, view.extent(last), view.extent(last)};
-  for (int axis = last - 1; axis >= 0; --axis) {
-    if (view.extent(axis) == 1) continue;
-    if (rows.count == 1) {
-      rows.step = view.stride(axis);
-    } else if (view.stride(axis) != rows.step * rows.count) {
-      fail(ErrorKind::internal, "the rows of {} do not step evenly", view.shape.text());
-    }
-    rows.count *= view.extent(axis);
-  }
-  return rows;
 }
 
 void expect(bool right, const char* what, const TensorView& a, const TensorView& b) {

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/attention_pointers.h"
 #include "kernels/cuda/masked_softmax.h"
-#include "lib/backend_cuda/attention_inputs.h"
+#include "lib/backend/attention_inputs.h"
 #include "lib/backend_cuda/cuda_attention.h"
 #include "lib/backend_cuda/cuda_check.h"
 #include "lib/core/error.h"

@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/attention_flash.h"
 #include "kernels/cuda/attention_flash_simt.h"
-#include "lib/backend_cuda/attention_inputs.h"
+#include "lib/backend/attention_inputs.h"
 #include "lib/backend_cuda/cuda_attention.h"
 #include "lib/backend_cuda/cuda_check.h"
 #include "lib/core/error.h"

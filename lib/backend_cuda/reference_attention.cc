@@ -1,6 +1,6 @@
 // Mode reference on a GPU: by the definition, in double.
 #include "kernels/cuda/attention_reference.h"
-#include "lib/backend_cuda/attention_inputs.h"
+#include "lib/backend/attention_inputs.h"
 #include "lib/backend_cuda/cuda_attention.h"
 #include "lib/backend_cuda/cuda_check.h"
 #include "lib/core/error.h"

@@ -21,7 +21,7 @@ struct Setting {
   std::string dump = (folder.path() / "dump.json").string();
 
   ProgramResult run(std::vector<std::string> more) const {
-    std::vector<std::string> all{"--model", model, "--random-weights", "--out", out};
+    std::vector<std::string> all{"--model", model, "--random-weights", "--device", "cpu", "--out", out};
     all.insert(all.end(), more.begin(), more.end());
     return run_program("attnlogits", all);
   }
@@ -168,8 +168,8 @@ TEST_CASE("a prompt past a learned position table is refused") {
       "{\"model_type\": \"gpt2\", \"n_embd\": 16, \"n_head\": 2, \"n_layer\": 1, \"n_positions\": 8, "
       "\"vocab_size\": 2048}");
   const auto run = [&](const std::string& ids) {
-    return run_program("attnlogits",
-                       {"--model", gpt2, "--random-weights", "--out", setting.out, "--ids", ids});
+    return run_program("attnlogits", {"--model", gpt2, "--random-weights", "--device", "cpu", "--out",
+                                      setting.out, "--ids", ids});
   };
   CHECK(run("1,2,3,4,5,6,7,8").exit_code == 0);
   const ProgramResult result = run("1,2,3,4,5,6,7,8,9");

@@ -33,7 +33,8 @@ struct Setting {
 
   // With the tiny model, random weights, and `more`.
   ProgramResult run(std::vector<std::string> more) const {
-    std::vector<std::string> all{"--model", model, "--random-weights", "--out", out, "--dataset", text};
+    std::vector<std::string> all{"--model", model, "--random-weights", "--device", "cpu",
+                                 "--out",   out,   "--dataset",        text};
     all.insert(all.end(), more.begin(), more.end());
     return run_program("attnppl", all);
   }
@@ -97,8 +98,8 @@ TEST_CASE("attnppl scores the same tokens from a text and from JSON lines and co
   REQUIRE(setting.run({"--mode", "flash", "--max-tokens", "20", "--dataset", lines}).exit_code !=
           0);  // twice
   const ProgramResult second =
-      run_program("attnppl", {"--model", setting.model, "--random-weights", "--out", setting.out, "--dataset",
-                              lines, "--mode", "flash", "--max-samples", "1"});
+      run_program("attnppl", {"--model", setting.model, "--random-weights", "--device", "cpu", "--out",
+                              setting.out, "--dataset", lines, "--mode", "flash", "--max-samples", "1"});
   REQUIRE(second.exit_code == 0);
   const auto records = setting.records();
   REQUIRE(records.size() == 2);
@@ -178,8 +179,8 @@ TEST_CASE("data sets that are not there name the command that fetches them") {
   const TemporaryFolder folder;
   const std::string model = make_tiny_model(folder.path() / "tiny");
   const auto run = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(),
-                     {"--model", model, "--random-weights", "--out", folder.path().string()});
+    arguments.insert(arguments.end(), {"--model", model, "--random-weights", "--device", "cpu", "--out",
+                                       folder.path().string()});
     return run_program("attnppl", arguments);
   };
   const ProgramResult url = run({"--dataset", "pg19", "--pg19-url", "https://host/train/987654321.txt"});
@@ -214,8 +215,8 @@ TEST_CASE("flags of other programs are taken with a note where they have no effe
   REQUIRE(records.size() == 2);
   CHECK(records[0].extra.find("notes")->array()->size() == 3);
   CHECK(text_of(records[0].parameters, "context") == "32");
-  const ProgramResult size =
-      run_program("attnppl", {"--model-size", "70m", "--random-weights", "--out", setting.out});
+  const ProgramResult size = run_program(
+      "attnppl", {"--model-size", "70m", "--random-weights", "--device", "cpu", "--out", setting.out});
   if (size.exit_code != 0) CHECK(contains(size.err, "tools/fetch_model pythia-70m"));
 }
 
@@ -224,8 +225,8 @@ TEST_CASE("bad texts are refused with their place") {
   const auto run = [&](const std::string& name, const std::string& bytes) {
     const std::string file = (setting.folder.path() / name).string();
     write_text_file(file, bytes);
-    return run_program(
-        "attnppl", {"--model", setting.model, "--random-weights", "--out", setting.out, "--dataset", file});
+    return run_program("attnppl", {"--model", setting.model, "--random-weights", "--device", "cpu", "--out",
+                                   setting.out, "--dataset", file});
   };
   const ProgramResult empty = run("empty.txt", "");
   CHECK(empty.exit_code == 3);
@@ -246,8 +247,9 @@ TEST_CASE("bad texts are refused with their place") {
 TEST_CASE("attnppl refuses a model and a folder that do not fit before the work") {
   const Setting setting;
   const std::string small = make_tiny_model(setting.folder.path() / "small", 100);
-  const ProgramResult vocabulary = run_program(
-      "attnppl", {"--model", small, "--random-weights", "--out", setting.out, "--dataset", setting.text});
+  const ProgramResult vocabulary =
+      run_program("attnppl", {"--model", small, "--random-weights", "--device", "cpu", "--out", setting.out,
+                              "--dataset", setting.text});
   CHECK(vocabulary.exit_code == 3);
   CHECK(contains(vocabulary.err, "2048 ids"));
   const ProgramResult folder =
@@ -282,8 +284,8 @@ TEST_CASE("an interrupted attnppl records the part that was scored") {
   if (child == 0) {
     dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
     dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
-    execl(program.c_str(), "attnppl", "--model", setting.model.c_str(), "--random-weights", "--out",
-          setting.out.c_str(), "--dataset", setting.text.c_str(), "--stride", "1", nullptr);
+    execl(program.c_str(), "attnppl", "--model", setting.model.c_str(), "--random-weights", "--device", "cpu",
+          "--out", setting.out.c_str(), "--dataset", setting.text.c_str(), "--stride", "1", nullptr);
     _exit(127);
   }
   for (int i = 0; i < 6000 && !contains(read_text(out), "protocol full"); ++i) usleep(10000);

@@ -1,5 +1,5 @@
 // Checks of attention's tensors.
-#include "lib/backend_cuda/attention_inputs.h"
+#include "lib/backend/attention_inputs.h"
 
 #include "lib/core/error.h"
 #include "lib/tensor/dtype_names.h"
