@@ -12,6 +12,21 @@ function(attn_add_program name)
   target_link_libraries(${name} PRIVATE attn_flags ${arg_LIBRARIES})
 endfunction()
 
+# Catch's header is half of a small test's compile time: the first test precompiles it for all. That needs the same flags
+# everywhere, hence -fopenmp for every test; clang is stricter still and goes without.
+function(attn_share_catch_header name)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
+  endif()
+  get_property(first_test GLOBAL PROPERTY ATTN_FIRST_TEST)
+  if(first_test)
+    target_precompile_headers(${name} REUSE_FROM ${first_test})
+  else()
+    target_precompile_headers(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${PROJECT_SOURCE_DIR}/tests/catch.h>)
+    set_property(GLOBAL PROPERTY ATTN_FIRST_TEST ${name})
+  endif()
+endfunction()
+
 # attn_add_test(NAME SOURCES ... LIBRARIES ... [LABELS cpu|cuda|slow]): a Catch2 program; each case is a CTest test.
 # A case that cannot run prints "[skipped] reason" (tests/catch.h: ATTN_SKIP) and CTest shows it as skipped.
 function(attn_add_test name)
@@ -20,9 +35,10 @@ function(attn_add_test name)
     set(arg_LABELS cpu)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE attn_flags attn_catch ${arg_LIBRARIES})
+  target_link_libraries(${name} PRIVATE attn_flags attn_catch OpenMP::OpenMP_CXX ${arg_LIBRARIES})
   target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)  # tests are compiled oftener than run
   target_compile_definitions(${name} PRIVATE ATTN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
+  attn_share_catch_header(${name})
   catch_discover_tests(${name} TEST_PREFIX "${name}: " WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
     PROPERTIES LABELS ${arg_LABELS} SKIP_REGULAR_EXPRESSION "\\[skipped\\]" TIMEOUT 300
       ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)  # tests share the cores: a thread that waits must not spin

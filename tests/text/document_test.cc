@@ -98,7 +98,7 @@ TEST_CASE("documents: bad files are named with the line") {
   CHECK(has(message_of(folder.write("blank.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n")),
             "blank.jsonl:2"));
   CHECK(has(message_of(folder.write("utf8.jsonl", "{\"text\": \"\xff\"}\n")), "utf8.jsonl:1"));
-  const std::string whole = packed(std::string(5000, 'x') + "end");
+  const std::string whole = packed(std::string(5000, 'x').append("end"));
   CHECK(has(message_of(folder.write("short.txt.zst", whole.substr(0, whole.size() - 3))), "truncated"));
   CHECK(has(message_of(folder.write("wrong.txt.zst", "this is no zstd")), "wrong.txt.zst"));
 }
