@@ -11,9 +11,9 @@ using Catch::Approx;
 #include <cstdio>
 
 // Ends the test case as skipped: CTest recognises the line (cmake/functions.cmake).
-#define ATTN_SKIP(reason)                             \
-  do {                                                \
-    std::printf("[skipped] %s\n", (reason));          \
-    SUCCEED("skipped");                               \
-    return;                                           \
+#define ATTN_SKIP(reason)                    \
+  do {                                       \
+    std::printf("[skipped] %s\n", (reason)); \
+    SUCCEED("skipped");                      \
+    return;                                  \
   } while (false)

@@ -17,12 +17,12 @@ struct KernelRow {
   std::string name;       // as a record shows it
   std::string head_dims;  // "any" or a list
   std::string dtypes;
-  std::string what;       // one line
+  std::string what;  // one line
 };
 
 // What a call needs beside its tensors.
 struct AttentionScratch {
-  std::size_t scores_bytes = 0;     // the materialised score matrix; 0 in mode flash
+  std::size_t scores_bytes = 0;  // the materialised score matrix; 0 in mode flash
   std::size_t workspace_bytes = 0;
 };
 
@@ -31,8 +31,8 @@ struct AttentionTensors {
   TensorView q, k, v, out, lse;
 };
 
-// Calls of one object run one after the other. Scratch of at least scratch(problem) is given by the caller and holds
-// nothing between calls.
+// Calls of one object run one after the other. Scratch of at least scratch(problem) is given by the caller
+// and holds nothing between calls.
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;

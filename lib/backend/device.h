@@ -13,11 +13,11 @@
 namespace attn {
 
 struct DeviceInfo {
-  std::string spec;            // "cpu", "cuda:0": what opens it again
-  std::string description;     // processor or GPU name
-  std::size_t total_bytes;     // of its memory
-  int threads;                 // CPU threads in use; 0 on a GPU
-  std::string libraries;       // the matrix-product library and its version
+  std::string spec;         // "cpu", "cuda:0": what opens it again
+  std::string description;  // processor or GPU name
+  std::size_t total_bytes;  // of its memory
+  int threads;              // CPU threads in use; 0 on a GPU
+  std::string libraries;    // the matrix-product library and its version
 };
 
 // Marks moments in the device's order of work, without making the host wait.
@@ -43,18 +43,19 @@ class Device {
   virtual ~Device() = default;
 
   virtual DeviceInfo info() const = 0;
-  // True where allocate() gives memory that the host may write itself (the CPU device): weights are then converted
-  // in place instead of through a second copy.
+  // True where allocate() gives memory that the host may write itself (the CPU device): weights are then
+  // converted in place instead of through a second copy.
   virtual bool host_memory() const { return false; }
 
-  // At least 64-byte aligned, uninitialised. Zero bytes give an empty buffer. Throws Error{out_of_memory} that
-  // names the bytes asked.
+  // At least 64-byte aligned, uninitialised. Zero bytes give an empty buffer. Throws Error{out_of_memory}
+  // that names the bytes asked.
   Buffer allocate(std::size_t bytes, MemoryUse use);
   Tensor allocate_tensor(DType dtype, const Shape& shape, MemoryUse use);
 
   virtual void upload(void* target, const void* source, std::size_t bytes) = 0;
   virtual void download(void* target, const void* source, std::size_t bytes) = 0;
-  // Like download, but does not wait: `target` is valid once a later synchronize() or stopwatch mark has passed.
+  // Like download, but does not wait: `target` is valid once a later synchronize() or stopwatch mark has
+  // passed.
   virtual void download_later(void* target, const void* source, std::size_t bytes) = 0;
   virtual void copy(void* target, const void* source, std::size_t bytes) = 0;  // device to device
   virtual void fill_zero(void* target, std::size_t bytes) = 0;

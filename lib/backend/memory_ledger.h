@@ -10,7 +10,8 @@
 namespace attn {
 
 // scores: attention's materialised [batch, head, query, key] matrix, which mode flash never has.
-// workspace: scratch that a kernel or library asks for. logits: the rows [token, vocab] before sampling or loss.
+// workspace: scratch that a kernel or library asks for. logits: the rows [token, vocab] before sampling or
+// loss.
 enum class MemoryUse : unsigned char { weights, kv_cache, activations, scores, workspace, logits, other };
 inline constexpr std::size_t kMemoryUses = 7;
 inline constexpr auto kMemoryUseNames = name_table<MemoryUse>({{MemoryUse::weights, "weights"},
@@ -33,8 +34,8 @@ class MemoryLedger {
 
   std::size_t live_bytes() const;
   std::size_t peak_bytes() const;
-  BytesByUse peaks() const;       // each purpose's own peak; their sum may exceed peak_bytes()
-  BytesByUse at_peak() const;     // what was live at the moment of peak_bytes(); sums to it exactly
+  BytesByUse peaks() const;    // each purpose's own peak; their sum may exceed peak_bytes()
+  BytesByUse at_peak() const;  // what was live at the moment of peak_bytes(); sums to it exactly
 
  private:
   mutable std::mutex mutex_;

@@ -30,15 +30,16 @@ struct EmbeddingWeights {
   TensorView positions;  // [max_positions, hidden], or empty for rotary models
 };
 
-// cos and sin of the rotation angles, f32, of positions 0, 1, ...; pairs are (i, i + rotary_dims / 2), the first
-// rotary_dims dimensions of a head turn and the rest stay.
+// cos and sin of the rotation angles, f32, of positions 0, 1, ...; pairs are (i, i + rotary_dims / 2), the
+// first rotary_dims dimensions of a head turn and the rest stay.
 struct RotaryTable {
   int rotary_dims = 0;  // even; 0: positions do not turn (GPT-2)
   TensorView cos;       // [positions, rotary_dims / 2]
   TensorView sin;
 };
 
-// out = activation(norm(x) W^T + b). With `gated`, W has 2 * out rows, gate first: out = activation(gate) * up.
+// out = activation(norm(x) W^T + b). With `gated`, W has 2 * out rows, gate first: out = activation(gate) *
+// up.
 struct ProjectTerm {
   const NormWeights* norm = nullptr;
   const LinearWeights* linear = nullptr;
@@ -67,29 +68,33 @@ struct SamplingConfig {
   std::uint64_t seed = 0;
 };
 
-// All tensors live on the device. `past_len` points to one i32 on the device: tokens already in the cache, the same
-// for every sequence of the batch; token t of this call stands at position *past_len + t. Element type is that of
-// the tensors (f32 on the CPU); logits are always f32.
+// All tensors live on the device. `past_len` points to one i32 on the device: tokens already in the cache,
+// the same for every sequence of the batch; token t of this call stands at position *past_len + t. Element
+// type is that of the tensors (f32 on the CPU); logits are always f32.
 class Ops {
  public:
   virtual ~Ops() = default;
 
-  // x[b, t, :] = tokens[ids[b, t]] (+ positions[*past_len + t]). ids [batch, q_len] i32, x [batch, q_len, hidden].
+  // x[b, t, :] = tokens[ids[b, t]] (+ positions[*past_len + t]). ids [batch, q_len] i32, x [batch, q_len,
+  // hidden].
   virtual void embed(const EmbeddingWeights& weights, const TensorView& ids, const std::int32_t* past_len,
                      const TensorView& x) = 0;
 
   // One term (sequential residual) or two (parallel residual), all reading x [tokens, hidden].
-  virtual void project(const TensorView& x, std::span<const ProjectTerm> terms, const ProjectScratch& scratch) = 0;
+  virtual void project(const TensorView& x, std::span<const ProjectTerm> terms,
+                       const ProjectScratch& scratch) = 0;
 
-  // qkv [batch, q_len, q_heads + 2 kv_heads, head_dim]: turns queries in place, and writes turned keys and the values
-  // to places *past_len ... of the caches [batch, capacity, kv_heads, head_dim] (any strides, dim dense).
+  // qkv [batch, q_len, q_heads + 2 kv_heads, head_dim]: turns queries in place, and writes turned keys and
+  // the values to places *past_len ... of the caches [batch, capacity, kv_heads, head_dim] (any strides, dim
+  // dense).
   virtual void rope_and_append(const TensorView& qkv, const RotaryTable& rotary, const std::int32_t* past_len,
                                const TensorView& k_cache, const TensorView& v_cache) = 0;
 
   // x += sum over the terms. x [tokens, hidden], dense.
   virtual void project_add(const TensorView& x, std::span<const AddTerm> terms) = 0;
 
-  // out [rows, vocab] f32 = norm(x) W^T (+ b), x [rows, hidden], rows may be strided. normed: scratch [rows, hidden].
+  // out [rows, vocab] f32 = norm(x) W^T (+ b), x [rows, hidden], rows may be strided. normed: scratch [rows,
+  // hidden].
   virtual void logits(const TensorView& x, const NormWeights& norm, const LinearWeights& head,
                       const TensorView& normed, const TensorView& out) = 0;
 
@@ -98,8 +103,8 @@ class Ops {
   virtual void token_losses(const TensorView& logits, const TensorView& targets, double* losses) = 0;
 
   // next[b] from logits [batch, vocab]; the random stream of a row is (seed, b, *past_len). next [batch] i32.
-  virtual void pick_token(const TensorView& logits, const SamplingConfig& sampling, const std::int32_t* past_len,
-                          const TensorView& next) = 0;
+  virtual void pick_token(const TensorView& logits, const SamplingConfig& sampling,
+                          const std::int32_t* past_len, const TensorView& next) = 0;
 
   // *past_len += count.
   virtual void advance(std::int32_t* past_len, std::int32_t count) = 0;

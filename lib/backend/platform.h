@@ -24,8 +24,9 @@ struct PlatformOptions {
   int threads = 0;  // CPU threads; 0: one for each core this process may use
 };
 
-// "cpu", "cuda", "cuda:N", or "auto" (a GPU where this build and machine have one, else the CPU). Throws Error{usage}
-// for another spec, Error{unsupported} when this build has no CUDA, Error{device} when there is no such GPU.
+// "cpu", "cuda", "cuda:N", or "auto" (a GPU where this build and machine have one, else the CPU). Throws
+// Error{usage} for another spec, Error{unsupported} when this build has no CUDA, Error{device} when there is
+// no such GPU.
 Platform open_platform(std::string_view spec, const PlatformOptions& options = {});
 
 }  // namespace attn

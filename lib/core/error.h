@@ -1,17 +1,17 @@
 // Error: the one exception of the project, with the kind that becomes a program's exit code.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace attn {
 
-// usage: the command line is wrong. bad_input: a file or text is wrong. unsupported: correct, but not what this
-// build, device or kernel can do. out_of_memory, device: the machine refused. internal: our bug.
+// usage: the command line is wrong. bad_input: a file or text is wrong. unsupported: correct, but not what
+// this build, device or kernel can do. out_of_memory, device: the machine refused. internal: our bug.
 enum class ErrorKind { usage, bad_input, unsupported, out_of_memory, device, internal };
 
 // usage 2, bad_input 3, unsupported 4, out_of_memory 5, device 6, internal 7.

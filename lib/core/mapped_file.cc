@@ -1,14 +1,14 @@
 // mmap behind MappedFile.
 #include "lib/core/mapped_file.h"
 
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <utility>
 
 #include "lib/core/error.h"
 

@@ -7,8 +7,8 @@
 
 namespace attn {
 
-// Throws Error{bad_input} when the file cannot be opened, is not a regular file, or cannot be mapped. An empty
-// file gives an empty span. The bytes live as long as the object.
+// Throws Error{bad_input} when the file cannot be opened, is not a regular file, or cannot be mapped. An
+// empty file gives an empty span. The bytes live as long as the object.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);

@@ -1,4 +1,5 @@
-// Counter-based random numbers: a value is a function of (seed, stream, index), the same on every device and thread.
+// Counter-based random numbers: a value is a function of (seed, stream, index), the same on every device and
+// thread.
 #pragma once
 
 #include <cmath>

@@ -24,15 +24,9 @@ std::vector<double> rotary_frequencies(const RopeConfig& rope) {
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
     const double plain = std::pow(rope.theta, -2.0 * static_cast<double>(i) / rope.rotary_dims);
     switch (rope.scaling) {
-      case RopeScaling::none:
-        frequencies[i] = plain;
-        break;
-      case RopeScaling::linear:
-        frequencies[i] = plain / rope.factor;
-        break;
-      case RopeScaling::llama3:
-        frequencies[i] = llama3_frequency(plain, rope);
-        break;
+      case RopeScaling::none: frequencies[i] = plain; break;
+      case RopeScaling::linear: frequencies[i] = plain / rope.factor; break;
+      case RopeScaling::llama3: frequencies[i] = llama3_frequency(plain, rope); break;
     }
   }
   return frequencies;

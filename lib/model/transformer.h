@@ -88,8 +88,8 @@ class Transformer {
   Tensor normed_;    // [batch * step, hidden]
   Tensor qkv_;       // [batch * step, (q_heads + 2 kv_heads) * head_dim]
   Tensor mixed_;     // [batch * step, ...]: attention's output and the MLP's hidden layer, side by side where
-                  // the residual is parallel, one after the other where it is not
-  Tensor wide_;         // [batch * step, 2 * ffn_hidden], gated MLPs only
+                     // the residual is parallel, one after the other where it is not
+  Tensor wide_;      // [batch * step, 2 * ffn_hidden], gated MLPs only
   Tensor head_normed_;  // [logits_rows, hidden]
   Tensor logits_;       // [logits_rows, vocab] f32
   Buffer scores_, workspace_;

@@ -45,7 +45,8 @@ TEST_CASE("an unknown name is refused with the list of known ones") {
     kFruits.parse("plum", "--fruit");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::usage);
-    CHECK(std::string(error.what()) == "--fruit 'plum' is not known; it must be one of: apple, pear, williams");
+    CHECK(std::string(error.what()) ==
+          "--fruit 'plum' is not known; it must be one of: apple, pear, williams");
     return;
   }
   FAIL("nothing was thrown");

@@ -26,7 +26,8 @@ TEST_CASE("sha256 of the two-block message") {
 }
 
 TEST_CASE("sha256 of a million times a") {
-  CHECK(hash(std::string(1000000, 'a')) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  CHECK(hash(std::string(1000000, 'a')) ==
+        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 TEST_CASE("sha256 does not depend on how the bytes are cut") {
