@@ -57,8 +57,7 @@ std::vector<fs::path> folders_in(const fs::path& dir) {
 // sure of.
 fs::path snapshot_in(const fs::path& repository) {
   if (is_file(repository / "refs" / "main")) {
-    const fs::path dir =
-        repository / "snapshots" / trimmed(read_text_file(repository / "refs" / "main", 4096));
+    fs::path dir = repository / "snapshots" / trimmed(read_text_file(repository / "refs" / "main", 4096));
     if (is_model_folder(dir)) return dir;
   }
   const auto snapshots = folders_in(repository / "snapshots");
