@@ -5,6 +5,7 @@ target_compile_options(attn_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror=return-type>)
 if(ATTN_SANITIZE)
   target_compile_options(attn_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${ATTN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${ATTN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)  # g++ guesses wrong in instrumented code
   target_link_options(attn_flags INTERFACE -fsanitize=${ATTN_SANITIZE})
 endif()

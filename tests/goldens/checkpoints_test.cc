@@ -39,7 +39,8 @@ void check_losses(RunModel& model, const Json& sequence, const std::string& mode
 TEST_CASE("stories260K has the losses and perplexities of its float64 reference in every mode") {
   if (!std::filesystem::exists(kCheckpoints)) ATTN_SKIP("../shared/data is not beside the checkout");
   RunModel model(kCheckpoints / "stories260K/hf");
-  for (const Json& sequence : reference_of("stories260K").at("sequences")) {
+  const Json reference = reference_of("stories260K");
+  for (const Json& sequence : reference.at("sequences")) {
     for (const std::string mode : {"reference", "baseline", "flash"}) {
       CAPTURE(sequence.at("name").get<std::string>(), mode);
       check_losses(model, sequence, mode);
@@ -61,7 +62,8 @@ TEST_CASE("stories260K continues greedily with the text of llama2.c") {
 TEST_CASE("gpt-nano-sort has the logits that PyTorch published") {
   if (!std::filesystem::exists(kCheckpoints)) ATTN_SKIP("../shared/data is not beside the checkout");
   RunModel model(kCheckpoints / "gpt-nano-sort/hf");
-  for (const Json& sequence : reference_of("gpt-nano-sort").at("sequences")) {
+  const Json reference = reference_of("gpt-nano-sort");
+  for (const Json& sequence : reference.at("sequences")) {
     const auto ids = sequence.at("ids").get<std::vector<TokenId>>();
     for (const std::string mode : {"reference", "baseline", "flash"}) {
       CAPTURE(mode);
@@ -78,7 +80,8 @@ TEST_CASE("gpt-nano-sort has the logits that PyTorch published") {
 TEST_CASE("tiny-random-gpt2 has the losses of its float64 reference in every mode") {
   if (!std::filesystem::exists(kCheckpoints)) ATTN_SKIP("../shared/data is not beside the checkout");
   RunModel model(kCheckpoints / "tiny-random-gpt2");
-  for (const Json& sequence : reference_of("tiny-random-gpt2").at("sequences")) {
+  const Json reference = reference_of("tiny-random-gpt2");
+  for (const Json& sequence : reference.at("sequences")) {
     for (const std::string mode : {"reference", "baseline", "flash"}) {
       CAPTURE(mode);
       check_losses(model, sequence, mode);
