@@ -4,8 +4,10 @@
 
 #include "apps/attnbench/run.h"
 #include "apps/guarded_main.h"
+#include "apps/short_waits.h"
 
 int main(int argc, char** argv) {
+  attn::short_waits(argv);
   return attn::guarded_main("attnbench", [&] {
     attn::BenchOptions bench;
     attn::OpOptions op;

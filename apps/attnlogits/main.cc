@@ -3,8 +3,10 @@
 
 #include "apps/attnlogits/run.h"
 #include "apps/guarded_main.h"
+#include "apps/short_waits.h"
 
 int main(int argc, char** argv) {
+  attn::short_waits(argv);
   return attn::guarded_main("attnlogits", [&] {
     attn::LogitsOptions options;
     CLI::App app("Logits of the attention modes compared, prompt by prompt", "attnlogits");

@@ -3,8 +3,10 @@
 
 #include "apps/attnppl/run.h"
 #include "apps/guarded_main.h"
+#include "apps/short_waits.h"
 
 int main(int argc, char** argv) {
+  attn::short_waits(argv);
   return attn::guarded_main("attnppl", [&] {
     attn::PplOptions options;
     CLI::App app("Perplexity of a text under each attention mode, every token scored exactly once",

@@ -2,6 +2,7 @@
 #include "lib/results/environment.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <string_view>
@@ -70,6 +71,8 @@ Fields environment_fields(const RunContext& context) {
   fields["os"] = machine.os;
   fields["kernel"] = machine.kernel;
   if (context.threads > 0) fields["threads"] = context.threads;
+  if (const char* spins = std::getenv("GOMP_SPINCOUNT")) fields["gomp_spincount"] = spins;
+  if (const char* policy = std::getenv("OMP_WAIT_POLICY")) fields["omp_wait_policy"] = policy;
   fields["libraries"] = context.libraries;
   return fields;
 }
