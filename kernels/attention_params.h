@@ -22,6 +22,9 @@ struct AttentionParams {
   void* out;      // as q
   float* lse;     // [batch, q_heads, q_len] dense: ln of the softmax denominator, maximum put back; or null
   AttentionStrides q_stride, k_stride, v_stride, out_stride;
+  // Where given, on the device: the keys are the first *past_len + q_len, and kv_len is the most there may
+  // be.
+  const std::int32_t* past_len;
   int batch, q_len, kv_len, q_heads, kv_heads, head_dim;
   float scale;
   bool causal;

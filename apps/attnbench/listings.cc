@@ -58,8 +58,9 @@ std::string list_cases(const std::vector<BenchCase>& cases, const BenchOptions& 
   };
   for (const BenchCase& one : cases) {
     for (const std::string& mode : options.modes) {
-      const auto calls = generation_calls(one.prompt_tokens(), one.new_tokens);
-      const BytesByUse bytes = predict_memory(config, dtype, one.shape(), platform.backend(mode), calls);
+      const AttentionBackend& attention = platform.backend(mode);
+      const auto calls = generation_calls(attention, one.prompt_tokens(), one.new_tokens);
+      const BytesByUse bytes = predict_memory(config, dtype, one.shape(), attention, calls);
       table.rows.push_back({mode, std::to_string(one.batch), one.prompt.label,
                             std::to_string(one.prompt_tokens()), std::to_string(one.new_tokens),
                             mib(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0})),

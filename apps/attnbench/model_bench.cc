@@ -21,7 +21,8 @@ bool last_logits_finite(const Transformer& transformer) {
 void run_cold(Platform& platform, const Model& model, const BenchCase& bench_case,
               const BenchOptions& options, ModeResult& result) {
   AttentionBackend& attention = platform.backend(result.mode);
-  const std::vector<Reservation> calls = generation_calls(bench_case.prompt_tokens(), bench_case.new_tokens);
+  const std::vector<Reservation> calls =
+      generation_calls(attention, bench_case.prompt_tokens(), bench_case.new_tokens);
   const BytesByUse predicted =
       predict_memory(model.config, model.weights.dtype, bench_case.shape(), attention, calls);
   platform.device->reset_peaks();
@@ -70,8 +71,11 @@ CaseResult measure_case(Platform& platform, const Model& model, const BenchCase&
 
   // One set of buffers serves all modes, so they differ in nothing but the attention.
   Transformer transformer(platform, model, bench_case.shape());
-  for (const Reservation& call : generation_calls(bench_case.prompt_tokens(), bench_case.new_tokens)) {
-    for (const ModeResult* one : able) transformer.reserve(platform.backend(one->mode), call);
+  for (const ModeResult* one : able) {
+    AttentionBackend& attention = platform.backend(one->mode);
+    for (const Reservation& call :
+         generation_calls(attention, bench_case.prompt_tokens(), bench_case.new_tokens))
+      transformer.reserve(attention, call);
   }
   for (const ScheduledRun& run : interleave(static_cast<int>(able.size()), options.warmup, options.reps)) {
     if (run.kind == RunKind::cold) continue;  // done above, each mode alone

@@ -53,7 +53,8 @@ __device__ void score_tile(const float* q, const float* k, int head_dim, float s
 
 // kMaxDim: at least head_dim; a thread sums dimensions lane, lane + 4, ... of its query.
 template <typename T, int kMaxDim>
-__global__ void __launch_bounds__(kThreads) flash_simt_kernel(const AttentionParams p) {
+__global__ void __launch_bounds__(kThreads) flash_simt_kernel(const AttentionParams args) {
+  const AttentionParams p = with_length(args);
   extern __shared__ float shared[];
   const int head_dim = p.head_dim;
   float* q_tile = shared;

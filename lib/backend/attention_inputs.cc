@@ -54,6 +54,7 @@ AttentionParams attention_params(const AttentionProblem& problem, const Attentio
            tensors.lse.shape.text());
     params.lse = tensors.lse.as<float>();
   }
+  params.past_len = tensors.past_len;
   params.q_stride = strides_of(tensors.q);
   params.k_stride = strides_of(tensors.k);
   params.v_stride = strides_of(tensors.v);

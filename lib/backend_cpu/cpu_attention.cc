@@ -76,7 +76,8 @@ class CpuAttention : public AttentionBackend {
   void forward(const AttentionProblem& problem, const AttentionTensors& tensors, void* scores,
                void* workspace) override {
     if (const auto reason = why_not(problem)) fail(ErrorKind::unsupported, "mode {}: {}", name_, *reason);
-    const AttentionParams params = attention_params(problem, tensors);
+    AttentionParams params = attention_params(problem, tensors);
+    if (params.past_len != nullptr) params.kv_len = *params.past_len + params.q_len;
     choose(params).run(params, scores, workspace);
   }
 

@@ -1,5 +1,6 @@
 // Mode baseline on a GPU: Q K^T by cuBLAS into a score matrix in f32, one fused mask and softmax kernel, P V
 // by cuBLAS with P in the tensors' type where the scores lay.
+#include <algorithm>
 #include <utility>
 
 #include "kernels/cuda/attention_pointers.h"
@@ -53,6 +54,12 @@ class BaselineAttention : public AttentionBackend {
     const std::size_t row_bytes = static_cast<std::size_t>(score_step(p)) * sizeof(float);
     return {matrices * static_cast<std::size_t>(p.q_len) * row_bytes,
             by_pointers(p) ? matrices * cuda::kPointerArrays * sizeof(void*) : 0};
+  }
+
+  // The products' sizes are fixed in a recording, so it serves a range of lengths.
+  int recorded_keys(int kv_len, int capacity) const override {
+    constexpr int kRange = 256;
+    return std::min((kv_len + kRange - 1) / kRange * kRange, capacity);
   }
 
   void forward(const AttentionProblem& problem, const AttentionTensors& tensors, void* scores,

@@ -59,13 +59,37 @@ class CudaStopwatch : public Stopwatch {
   std::size_t used_ = 0;
 };
 
-class KeptBody : public Graph {
+class CudaGraph : public Graph {
  public:
-  explicit KeptBody(std::function<void()> body) : body_(std::move(body)) {}
-  void replay() override { body_(); }
+  CudaGraph(const std::function<void()>& body, cudaStream_t stream) : stream_(stream) {
+    // Relaxed: a library may load a kernel, or ask for an attribute, while it is recorded.
+    ATTN_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    cudaGraph_t graph = nullptr;
+    try {
+      body();
+    } catch (...) {
+      cudaStreamEndCapture(stream, &graph);  // leaves the stream usable; the body's error is the one to show
+      if (graph != nullptr) cudaGraphDestroy(graph);
+      cudaGetLastError();
+      throw;
+    }
+    ATTN_CUDA(cudaStreamEndCapture(stream, &graph));
+    const cudaError_t made = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    ATTN_CUDA(made);
+    ATTN_CUDA(cudaGraphUpload(executable_, stream));
+  }
+  ~CudaGraph() override {
+    if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  void replay() override { ATTN_CUDA(cudaGraphLaunch(executable_, stream_)); }
 
  private:
-  std::function<void()> body_;
+  cudaStream_t stream_;
+  cudaGraphExec_t executable_ = nullptr;
 };
 
 }  // namespace
@@ -162,7 +186,7 @@ void CudaDevice::synchronize() { staging_->finish_all(); }
 
 std::unique_ptr<Stopwatch> CudaDevice::make_stopwatch() { return std::make_unique<CudaStopwatch>(*this); }
 std::unique_ptr<Graph> CudaDevice::capture(std::function<void()> body) {
-  return std::make_unique<KeptBody>(std::move(body));
+  return std::make_unique<CudaGraph>(body, stream_);
 }
 
 }  // namespace attn

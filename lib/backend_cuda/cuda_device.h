@@ -24,8 +24,6 @@ class CudaDevice : public Device {
   void fill_zero(void* target, std::size_t bytes) override;
   void synchronize() override;
   std::unique_ptr<Stopwatch> make_stopwatch() override;
-  // Keeps the body and calls it: a step's key length is still a number of the host
-  // (AttentionProblem::kv_len), which a recorded graph would freeze.
   std::unique_ptr<Graph> capture(std::function<void()> body) override;
 
   cudaStream_t stream() const { return stream_; }

@@ -5,9 +5,12 @@
 
 namespace attn {
 
-std::vector<Reservation> generation_calls(int prompt_tokens, int new_tokens) {
+std::vector<Reservation> generation_calls(const AttentionBackend& attention, int prompt_tokens,
+                                          int new_tokens) {
   std::vector<Reservation> calls{{prompt_tokens, prompt_tokens}};
-  if (new_tokens > 1) calls.push_back({1, prompt_tokens + new_tokens - 1});
+  const int capacity = prompt_tokens + new_tokens;
+  for (int keys = prompt_tokens + 1; keys < capacity; keys = calls.back().kv_len + 1)
+    calls.push_back({1, attention.recorded_keys(keys, capacity)});
   return calls;
 }
 
@@ -27,8 +30,7 @@ Generation generate(Transformer& transformer, AttentionBackend& attention, std::
   const auto stopwatch = device.make_stopwatch();
   transformer.clear();
 
-  const auto pick_after = [&](const TensorView& ids) {
-    const TensorView hidden = transformer.forward(ids, attention);
+  const auto pick_after = [&](const TensorView& hidden) {
     const TensorView logits = transformer.logits(transformer.last_rows(hidden));
     ops.pick_token(logits, sampling, transformer.past_len(),
                    next.reshaped({static_cast<std::int64_t>(batch)}));
@@ -38,16 +40,24 @@ Generation generate(Transformer& transformer, AttentionBackend& attention, std::
     stopwatch->mark();
   };
 
+  // The graphs of the decode steps, one for each range of key counts, are made before the clock starts.
+  const std::vector<Reservation> calls =
+      generation_calls(attention, static_cast<int>(prompt.size()), new_tokens);
+  std::vector<std::unique_ptr<Graph>> graphs;
+  for (std::size_t i = 1; i < calls.size(); ++i)
+    graphs.push_back(device.capture(
+        [&, keys = calls[i].kv_len] { pick_after(transformer.record(next, attention, keys)); }));
+
   device.synchronize();
   stopwatch->start();
-  pick_after(transformer.upload_ids(prompts));
+  pick_after(transformer.forward(transformer.upload_ids(prompts), attention));
   hand_out(0);
-  if (new_tokens > 1) {
-    const auto decode = device.capture([&] { pick_after(next); });
-    for (std::size_t step = 1; step < steps; ++step) {
-      decode->replay();
-      hand_out(step);
-    }
+  std::size_t range = 0;
+  for (std::size_t step = 1; step < steps; ++step) {
+    if (transformer.length() + 1 > calls[range + 1].kv_len) ++range;
+    graphs[range]->replay();
+    transformer.replayed(1);
+    hand_out(step);
   }
 
   Generation out;

@@ -14,8 +14,10 @@ struct Generation {
       token_ms;  // [new_tokens]: from the call to the moment that token's ids were on the host
 };
 
-// Scratch that generate() of this length needs; reserve it before.
-std::vector<Reservation> generation_calls(int prompt_tokens, int new_tokens);
+// The attention calls of generate() of this length: the prompt's, then those that decode steps are recorded
+// with, each for the key counts up to its kv_len. Reserve their scratch before.
+std::vector<Reservation> generation_calls(const AttentionBackend& attention, int prompt_tokens,
+                                          int new_tokens);
 
 // Every sequence of the batch gets the same prompt. Clears the cache, feeds the prompt in one call, then
 // feeds each new token but the last; no end-of-sequence id stops it. Throws Error{bad_input} for an empty

@@ -15,7 +15,10 @@ KvCache::KvCache(Device& device, const ModelConfig& config, DType dtype, int bat
       batch_(batch),
       kv_heads_(config.kv_heads),
       capacity_(capacity),
-      head_dim_(config.head_dim) {}
+      head_dim_(config.head_dim) {
+  // A recorded call may read past the length, where it must find finite numbers.
+  device.fill_zero(buffer_.data(), buffer_.bytes());
+}
 
 TensorView KvCache::view(int index) const {
   const std::int64_t head = static_cast<std::int64_t>(capacity_) * head_dim_;

@@ -145,33 +145,63 @@ TensorView Transformer::upload_ids(std::span<const TokenId> ids) {
   return {ids_.view.data, DType::i32, {shape_.batch, count}};
 }
 
-void Transformer::attend(int layer, const TensorView& qkv, const TensorView& out,
-                         AttentionBackend& attention) {
+void Transformer::attend(int layer, const TensorView& qkv, const TensorView& out, AttentionBackend& attention,
+                         int keys, bool recorded) {
   const ModelConfig& config = model_.config;
-  const int count = static_cast<int>(qkv.extent(1));
-  const Reservation call{count, length_ + count};
-  const AttentionProblem asked = problem(call, layer);
+  const AttentionProblem asked = problem({static_cast<int>(qkv.extent(1)), keys}, layer);
   const AttentionScratch need = attention.scratch(asked);
   if (need.scores_bytes > scores_.bytes() || need.workspace_bytes > workspace_.bytes())
     fail(ErrorKind::internal, "no scratch was reserved for {}", asked.text());
+  const TensorView k_cache = cache_.keys(layer);
+  const TensorView v_cache = cache_.values(layer);
   AttentionTensors tensors;
   tensors.q = qkv.slice(2, 0, config.q_heads);
-  tensors.k = cache_.keys(layer).slice(1, 0, call.kv_len);
-  tensors.v = cache_.values(layer).slice(1, 0, call.kv_len);
+  tensors.k = k_cache.slice(1, 0, keys);
+  tensors.v = v_cache.slice(1, 0, keys);
   tensors.out = out;
+  if (recorded) tensors.past_len = past_len();
+  if (recorded && attention.appends(asked)) {
+    const AttentionAppend append{qkv.slice(2, config.q_heads, config.kv_heads),
+                                 qkv.slice(2, config.q_heads + config.kv_heads, config.kv_heads),
+                                 rotary_.table};
+    tensors.append = &append;
+    attention.forward(asked, tensors, scores_.data(), workspace_.data());
+    return;
+  }
+  platform_.ops->rope_and_append(qkv, rotary_.table, past_len(), k_cache, v_cache);
   attention.forward(asked, tensors, scores_.data(), workspace_.data());
 }
 
 TensorView Transformer::forward(const TensorView& ids, AttentionBackend& attention) {
+  const auto count = static_cast<int>(ids.extent(1));
+  if (length_ + count > shape_.capacity) {
+    fail(ErrorKind::internal, "the cache holds {} tokens; {} and {} more do not fit", shape_.capacity,
+         length_, count);
+  }
+  const TensorView hidden = run(ids, attention, length_ + count, false);
+  length_ += count;
+  return hidden;
+}
+
+TensorView Transformer::record(const TensorView& ids, AttentionBackend& attention, int keys) {
+  if (keys > shape_.capacity)
+    fail(ErrorKind::internal, "the cache holds {} tokens, not {}", shape_.capacity, keys);
+  return run(ids, attention, keys, true);
+}
+
+void Transformer::replayed(int count) {
+  if (length_ + count > shape_.capacity) {
+    fail(ErrorKind::internal, "the cache holds {} tokens; a replay went past them", shape_.capacity);
+  }
+  length_ += count;
+}
+
+TensorView Transformer::run(const TensorView& ids, AttentionBackend& attention, int keys, bool recorded) {
   const ModelConfig& config = model_.config;
   Ops& ops = *platform_.ops;
   const std::int64_t batch = shape_.batch;
   const std::int64_t count = ids.extent(1);
   const std::int64_t tokens = batch * count;
-  if (length_ + count > shape_.capacity) {
-    fail(ErrorKind::internal, "the cache holds {} tokens; {} and {} more do not fit", shape_.capacity,
-         length_, count);
-  }
   const std::int32_t* past = past_len();
   const std::int64_t attention_width = config.q_heads * config.head_dim;
   const TensorView hidden = hidden_.view.slice(0, 0, tokens);
@@ -193,10 +223,7 @@ TensorView Transformer::forward(const TensorView& ids, AttentionBackend& attenti
     const ProjectTerm mlp_term{&w.mlp_norm, &w.mlp_in, config.activation, config.gated_mlp, mlp};
     const AddTerm attention_add{attended, &w.attention_out};
     const AddTerm mlp_add{mlp, &w.mlp_out};
-    const auto run_attention = [&] {
-      ops.rope_and_append(qkv_heads, rotary_.table, past, cache_.keys(layer), cache_.values(layer));
-      attend(layer, qkv_heads, attended_heads, attention);
-    };
+    const auto run_attention = [&] { attend(layer, qkv_heads, attended_heads, attention, keys, recorded); };
     if (config.parallel_residual) {
       ops.project(hidden, std::array{qkv_term, mlp_term}, scratch);
       run_attention();
@@ -210,7 +237,6 @@ TensorView Transformer::forward(const TensorView& ids, AttentionBackend& attenti
     }
   }
   ops.advance(static_cast<std::int32_t*>(past_len_.data()), static_cast<std::int32_t>(count));
-  length_ += static_cast<int>(count);
   return hidden.reshaped({batch, count, config.hidden});
 }
 

@@ -49,6 +49,11 @@ class Transformer {
   // Feeds ids [batch, count] (i32 on the device) and returns their final hidden states [batch, count, hidden]
   // before the last norm, valid until the next call.
   TensorView forward(const TensorView& ids, AttentionBackend& attention);
+  // The same work for the body of Device::capture(): how many tokens the cache holds is read on the device,
+  // and attention is called with `keys`, the most that a replay may meet. Leaves length() as it is.
+  TensorView record(const TensorView& ids, AttentionBackend& attention, int keys);
+  // `count` tokens were fed by a replay.
+  void replayed(int count);
   // Logits [rows, vocab] f32 of hidden states [rows, hidden] (rows may be strided), valid until the next
   // call.
   TensorView logits(const TensorView& hidden);
@@ -74,7 +79,10 @@ class Transformer {
 
  private:
   AttentionProblem problem(Reservation call, int layer) const;
-  void attend(int layer, const TensorView& qkv, const TensorView& out, AttentionBackend& attention);
+  // `recorded`: see record(); else the call is done now and the host's length holds.
+  TensorView run(const TensorView& ids, AttentionBackend& attention, int keys, bool recorded);
+  void attend(int layer, const TensorView& qkv, const TensorView& out, AttentionBackend& attention, int keys,
+              bool recorded);
 
   Platform& platform_;
   const Model& model_;

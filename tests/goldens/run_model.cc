@@ -52,7 +52,8 @@ std::vector<TokenId> RunModel::greedy(const std::vector<TokenId>& prompt, int co
   const int prompt_tokens = static_cast<int>(prompt.size());
   AttentionBackend& attention = platform_.backend(mode);
   Transformer transformer(platform_, model_, {1, prompt_tokens + count, prompt_tokens, 1});
-  for (const Reservation& call : generation_calls(prompt_tokens, count)) transformer.reserve(attention, call);
+  for (const Reservation& call : generation_calls(attention, prompt_tokens, count))
+    transformer.reserve(attention, call);
   return generate(transformer, attention, prompt, count, {}).ids.front();
 }
 

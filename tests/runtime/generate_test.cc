@@ -18,7 +18,8 @@ Generation run(Platform& platform, const Model& model, const std::string& mode, 
   AttentionBackend& attention = platform.backend(mode);
   const auto prompt = random_prompt(61, 12, 21);
   Transformer transformer(platform, model, {batch, 12 + new_tokens, 12, batch});
-  for (const Reservation& call : generation_calls(12, new_tokens)) transformer.reserve(attention, call);
+  for (const Reservation& call : generation_calls(attention, 12, new_tokens))
+    transformer.reserve(attention, call);
   return generate(transformer, attention, prompt, new_tokens, sampling);
 }
 
