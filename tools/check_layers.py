@@ -18,7 +18,7 @@ ROOMS = {
     "lib/model": ["lib/backend", "lib/text/token.h"],
     "lib/train": ["lib/model", "lib/text"],
     "lib/eval": ["lib/model", "lib/text"],
-    "lib/measure": ["lib/core", "lib/backend/device.h"],
+    "lib/measure": ["lib/core", "lib/backend/device.h", "lib/backend/sensors.h"],
     "lib/results": ["lib/core", "lib/backend/device.h"],
 }
 # Single files that may reach further than their room.

@@ -1,4 +1,4 @@
-// Copies and zeroes of large blocks by all threads.
+// Copies, zeroes and reads of large blocks by all threads.
 #include "kernels/cpu/memory.h"
 
 #include <algorithm>
@@ -31,6 +31,22 @@ void zero_bytes(void* target, std::size_t bytes) {
     const std::size_t begin = static_cast<std::size_t>(i) * kChunkBytes;
     std::memset(out + begin, 0, std::min(kChunkBytes, bytes - begin));
   }
+}
+
+void read_bytes(const void* source, std::size_t bytes) {
+  const auto* words = static_cast<const std::uint64_t*>(source);
+  std::uint64_t sum = 0;
+#pragma omp parallel for schedule(static) reduction(+ : sum)
+  for (std::int64_t chunk = 0; chunk < chunks(bytes); ++chunk) {
+    const std::size_t begin = static_cast<std::size_t>(chunk) * (kChunkBytes / sizeof(std::uint64_t));
+    const std::size_t end =
+        std::min(begin + kChunkBytes / sizeof(std::uint64_t), bytes / sizeof(std::uint64_t));
+    std::uint64_t part = 0;
+    for (std::size_t i = begin; i < end; ++i) part += words[i];
+    sum += part;
+  }
+  static volatile std::uint64_t kept;  // else nothing would be read
+  kept = sum;
 }
 
 }  // namespace attn::cpu

@@ -1,4 +1,4 @@
-// Copies and zeroes of large blocks by all threads.
+// Copies, zeroes and reads of large blocks by all threads.
 #pragma once
 
 #include <cstddef>
@@ -7,5 +7,7 @@ namespace attn::cpu {
 
 void copy_bytes(void* target, const void* source, std::size_t bytes);
 void zero_bytes(void* target, std::size_t bytes);
+// Reads every byte and keeps nothing. `source` and `bytes` are multiples of 64.
+void read_bytes(const void* source, std::size_t bytes);
 
 }  // namespace attn::cpu

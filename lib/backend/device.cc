@@ -1,7 +1,7 @@
 // Allocation through the ledger.
 #include "lib/backend/device.h"
 
-#include "lib/core/error.h"
+#include "lib/backend/out_of_memory.h"
 
 namespace attn {
 
@@ -9,15 +9,21 @@ Buffer Device::allocate(std::size_t bytes, MemoryUse use) {
   if (bytes == 0) return {};
   void* data = raw_allocate(bytes);
   if (data == nullptr) {
-    fail(ErrorKind::out_of_memory,
-         "{}: {} bytes for {} are not to be had ({} bytes are in use by this program)", info().spec, bytes,
-         kMemoryUseNames.name(use), ledger_->live_bytes());
+    const MemoryRequest request{bytes, use, ledger_->live_bytes()};
+    throw OutOfMemory(
+        fmt::format("{}: {} bytes for {} are not to be had ({} bytes are in use by this program)",
+                    info().spec, bytes, kMemoryUseNames.name(use), request.in_use),
+        request);
   }
   ledger_->add(bytes, use);
   return {data, bytes, [this, use](void* memory, std::size_t size) {
             raw_release(memory, size);
             ledger_->remove(size, use);
           }};
+}
+
+void Device::read(const void*, std::size_t) {
+  fail(ErrorKind::unsupported, "{}: there is no kernel that only reads", info().spec);
 }
 
 Tensor Device::allocate_tensor(DType dtype, const Shape& shape, MemoryUse use) {

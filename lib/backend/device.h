@@ -8,16 +8,18 @@
 #include <vector>
 
 #include "lib/backend/memory_ledger.h"
+#include "lib/backend/sensors.h"
 #include "lib/tensor/tensor.h"
 
 namespace attn {
 
 struct DeviceInfo {
-  std::string spec;         // "cpu", "cuda:0": what opens it again
-  std::string description;  // processor or GPU name
-  std::size_t total_bytes;  // of its memory
-  int threads;              // CPU threads in use; 0 on a GPU
-  std::string libraries;    // the matrix-product library and its version
+  std::string spec;             // "cpu", "cuda:0": what opens it again
+  std::string description;      // processor or GPU name
+  std::size_t total_bytes;      // of its memory
+  int threads;                  // CPU threads in use; 0 on a GPU
+  std::string libraries;        // the matrix-product library and its version
+  std::size_t cache_bytes = 0;  // of the last-level cache; 0: not known
 };
 
 // Marks moments in the device's order of work, without making the host wait.
@@ -47,8 +49,8 @@ class Device {
   // converted in place instead of through a second copy.
   virtual bool host_memory() const { return false; }
 
-  // At least 64-byte aligned, uninitialised. Zero bytes give an empty buffer. Throws Error{out_of_memory}
-  // that names the bytes asked.
+  // At least 64-byte aligned, uninitialised. Zero bytes give an empty buffer. Throws OutOfMemory
+  // (out_of_memory.h).
   Buffer allocate(std::size_t bytes, MemoryUse use);
   Tensor allocate_tensor(DType dtype, const Shape& shape, MemoryUse use);
 
@@ -60,9 +62,16 @@ class Device {
   virtual void copy(void* target, const void* source, std::size_t bytes) = 0;  // device to device
   virtual void fill_zero(void* target, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
+  // Reads every byte and keeps nothing, at the rate that the memory gives; `source` and `bytes` are multiples
+  // of 64. Throws Error{unsupported} on a device that has no such kernel.
+  virtual void read(const void* source, std::size_t bytes);
+  // Opened anew at each call.
+  virtual SensorAccess sensors() { return {nullptr, "not available on this device"}; }
 
   virtual std::unique_ptr<Stopwatch> make_stopwatch() = 0;
-  // Runs `body` once to record it (CUDA) or keeps it to be called (CPU); replay() does its work.
+  // Work to be given again and again. CUDA calls `body` once, which then only records: replay() does what it
+  // would have done, on the same memory, and body must not allocate, copy to the host, or wait. The CPU keeps
+  // `body` and calls it at each replay.
   virtual std::unique_ptr<Graph> capture(std::function<void()> body) = 0;
 
   const MemoryLedger& memory() const { return *ledger_; }

@@ -16,6 +16,8 @@ class CpuDevice : public Device {
   void copy(void* target, const void* source, std::size_t bytes) override;
   void fill_zero(void* target, std::size_t bytes) override;
   void synchronize() override {}
+  void read(const void* source, std::size_t bytes) override;
+  SensorAccess sensors() override;
 
   std::unique_ptr<Stopwatch> make_stopwatch() override;
   std::unique_ptr<Graph> capture(std::function<void()> body) override;

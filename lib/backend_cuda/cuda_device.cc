@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/cuda/ceilings.h"
 #include "lib/backend_cuda/cuda_check.h"
+#include "lib/backend_cuda/nvml.h"
 #include "lib/core/error.h"
 
 namespace attn {
@@ -142,10 +144,14 @@ DeviceInfo CudaDevice::info() const {
   int runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
-  return {fmt::format("cuda:{}", index_), properties_.name, properties_.totalGlobalMem, 0,
+  return {fmt::format("cuda:{}", index_),
+          properties_.name,
+          properties_.totalGlobalMem,
+          0,
           fmt::format("cuBLAS {}.{}.{}, CUDA runtime {}, driver for CUDA {}", cublas_property(MAJOR_VERSION),
                       cublas_property(MINOR_VERSION), cublas_property(PATCH_LEVEL), version_text(runtime),
-                      version_text(driver))};
+                      version_text(driver)),
+          static_cast<std::size_t>(properties_.l2CacheSize)};
 }
 
 void* CudaDevice::raw_allocate(std::size_t bytes) {
@@ -183,6 +189,15 @@ void CudaDevice::fill_zero(void* target, std::size_t bytes) {
   if (bytes > 0) ATTN_CUDA(cudaMemsetAsync(target, 0, bytes, stream_));
 }
 void CudaDevice::synchronize() { staging_->finish_all(); }
+void CudaDevice::read(const void* source, std::size_t bytes) {
+  ATTN_CUDA(cuda::read_all(source, bytes, sm_count(), stream_));
+}
+
+SensorAccess CudaDevice::sensors() {
+  char address[32] = {};
+  ATTN_CUDA(cudaDeviceGetPCIBusId(address, sizeof address, index_));
+  return open_nvml_sensors(address);
+}
 
 std::unique_ptr<Stopwatch> CudaDevice::make_stopwatch() { return std::make_unique<CudaStopwatch>(*this); }
 std::unique_ptr<Graph> CudaDevice::capture(std::function<void()> body) {
