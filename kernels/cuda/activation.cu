@@ -72,6 +72,14 @@ __global__ void gated_kernel(const GatedActivation args) {
   }
 }
 
+template <typename T>
+__global__ void sum_kernel(const VectorSum args) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= args.size) return;
+  static_cast<T*>(args.out)[i] =
+      from_float<T>(to_float(static_cast<const T*>(args.a)[i]) + to_float(static_cast<const T*>(args.b)[i]));
+}
+
 dim3 grid_of(std::int64_t packs, std::int64_t rows) {
   return {static_cast<unsigned>((packs + kThreads - 1) / kThreads),
           static_cast<unsigned>(std::min<std::int64_t>(rows, 65535)), 1};
@@ -105,9 +113,14 @@ cudaError_t launch(const GatedActivation& args, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
+template <typename T>
+cudaError_t launch(const VectorSum& args, cudaStream_t stream) {
+  sum_kernel<T><<<grid_of(args.size, 1), kThreads, 0, stream>>>(args);
+  return cudaGetLastError();
+}
+
 template <typename Args>
 cudaError_t dispatch(const Args& args, cudaStream_t stream) {
-  if (args.rows == 0 || args.size == 0) return cudaSuccess;
   switch (args.dtype) {
     case DType::f32: return launch<float>(args, stream);
     case DType::f16: return launch<Half>(args, stream);
@@ -120,10 +133,15 @@ cudaError_t dispatch(const Args& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t bias_activation(const BiasActivation& args, cudaStream_t stream) {
+  if (args.rows == 0 || args.size == 0) return cudaSuccess;
   return dispatch(args, stream);
 }
 cudaError_t gated_activation(const GatedActivation& args, cudaStream_t stream) {
+  if (args.rows == 0 || args.size == 0) return cudaSuccess;
   return dispatch(args, stream);
+}
+cudaError_t add_vectors(const VectorSum& args, cudaStream_t stream) {
+  return args.size == 0 ? cudaSuccess : dispatch(args, stream);
 }
 
 }  // namespace attn::cuda

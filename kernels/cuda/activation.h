@@ -35,4 +35,14 @@ struct GatedActivation {
 };
 cudaError_t gated_activation(const GatedActivation& args, cudaStream_t stream);
 
+// out = a + b, rounded once.
+struct VectorSum {
+  const void* a;  // [size]
+  const void* b;  // [size]
+  void* out;      // [size]
+  std::int64_t size;
+  DType dtype;
+};
+cudaError_t add_vectors(const VectorSum& args, cudaStream_t stream);
+
 }  // namespace attn::cuda

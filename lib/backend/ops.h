@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "lib/core/enum_names.h"
 #include "lib/tensor/tensor.h"
@@ -68,6 +70,16 @@ struct SamplingConfig {
   std::uint64_t seed = 0;
 };
 
+// How the products of one shape are computed, for the record.
+struct ProductRecord {
+  std::string shape;      // "[2454, 2560] x [7680, 2560]^T bf16 -> bf16, bias"
+  std::string algorithm;  // in the library's terms
+  int candidates = 0;     // that the library offered, its favourite first
+  double chosen_us = 0;   // 0: not timed
+  double first_us = 0;    // of the library's favourite
+  std::string why_not_timed;
+};
+
 // All tensors live on the device. `past_len` points to one i32 on the device: tokens already in the cache,
 // the same for every sequence of the batch; token t of this call stands at position *past_len + t. Element
 // type is that of the tensors (f32 on the CPU); logits are always f32.
@@ -108,6 +120,9 @@ class Ops {
 
   // *past_len += count.
   virtual void advance(std::int32_t* past_len, std::int32_t count) = 0;
+
+  // The shapes of products so far whose algorithm was a matter of choice.
+  virtual std::vector<ProductRecord> product_choices() const { return {}; }
 };
 
 }  // namespace attn

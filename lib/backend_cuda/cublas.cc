@@ -1,4 +1,4 @@
-// Matrix products by cuBLAS.
+// Matrix products: single ones by cuBLASLt, batches by cuBLAS.
 //
 // cuBLAS counts columns first, so a row-major matrix is its transpose: out^T = other in^T.
 #include "lib/backend_cuda/cublas.h"
@@ -33,7 +33,9 @@ cublasOperation_t operation(const Product& p) { return p.other_transposed ? CUBL
 
 }  // namespace
 
-Cublas::Cublas(CudaDevice& device) : workspace_(device.allocate(kWorkspaceBytes, MemoryUse::workspace)) {
+Cublas::Cublas(CudaDevice& device)
+    : workspace_(device.allocate(kWorkspaceBytes, MemoryUse::workspace)),
+      lt_(device, workspace_.data(), workspace_.bytes()) {
   ATTN_CUBLAS(cublasCreate(&handle_));
   ATTN_CUBLAS(cublasSetStream(handle_, device.stream()));
   ATTN_CUBLAS(cublasSetWorkspace(handle_, workspace_.data(),
@@ -49,7 +51,8 @@ Cublas::~Cublas() {
 }
 
 void Cublas::multiply(const Product& p) {
-  if (p.rows == 0 || p.columns == 0) return;
+  if (p.bias != nullptr) fail(ErrorKind::internal, "a product with a bias is for multiply_biased()");
+  if (lt_.multiply(p)) return;
   ATTN_CUBLAS(cublasGemmEx(handle_, operation(p), CUBLAS_OP_N, whole(p.columns), whole(p.rows),
                            whole(p.inner), &p.alpha, p.other, data_type(p.dtype), whole(p.other_step), p.in,
                            data_type(p.dtype), whole(p.in_step), &p.beta, p.out, data_type(p.out_dtype),

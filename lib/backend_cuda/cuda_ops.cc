@@ -43,7 +43,10 @@ void expect_floats(const TensorView& view, const char* what) {
 
 class CudaOps : public Ops {
  public:
-  CudaOps(CudaDevice& device, std::shared_ptr<Cublas> cublas) : device_(device), cublas_(std::move(cublas)) {}
+  CudaOps(CudaDevice& device, std::shared_ptr<Cublas> cublas)
+      : device_(device),
+        cublas_(std::move(cublas)),
+        bias_sum_(device.allocate(kBiasSumBytes, MemoryUse::workspace)) {}
 
   void embed(const EmbeddingWeights& weights, const TensorView& ids, const std::int32_t* past_len,
              const TensorView& x) override {
@@ -81,8 +84,7 @@ class CudaOps : public Ops {
         project_gated(scratch, rows, term);
         continue;
       }
-      multiply(scratch.normed, rows, *term.linear, term.out, 0);
-      add_bias(term.out, term.linear->bias, {}, term.activation);
+      multiply_activated(scratch.normed, rows, *term.linear, term.out, term.activation);
     }
   }
 
@@ -121,25 +123,21 @@ class CudaOps : public Ops {
     ATTN_CUDA(cuda::rope_append(args, device_.stream()));
   }
 
-  // The biases of all terms are added in one pass, and terms that lie side by side are one product: each pass
-  // over x rounds it.
+  // Terms that lie side by side are one product, and biases are added in its last step: each pass over x
+  // rounds it.
   void project_add(const TensorView& x, std::span<const AddTerm> terms) override {
-    for (std::size_t i = 0; i < terms.size(); i += 2) {
-      const TensorView second = i + 1 < terms.size() ? terms[i + 1].linear->bias : TensorView();
-      add_bias(x, terms[i].linear->bias, second, Activation::none);
-    }
     const std::int64_t rows = rows_of(x).count;
     for (std::size_t i = 0; i < terms.size(); ++i) {
       expect(rows_of(terms[i].in).count == rows, "product", terms[i].in, x);
       if (i + 1 < terms.size() && side_by_side(terms[i], terms[i + 1])) {
         TensorView in = terms[i].in;
-        LinearWeights linear{terms[i].linear->weight, {}};
+        TensorView weight = terms[i].linear->weight;
         in.shape[in.shape.rank() - 1] += terms[i + 1].in.extent(in.shape.rank() - 1);
-        linear.weight.shape[1] += terms[i + 1].linear->weight.extent(1);
-        multiply(in, rows, linear, x, 1);
+        weight.shape[1] += terms[i + 1].linear->weight.extent(1);
+        multiply_add(in, rows, weight, terms[i].linear->bias, terms[i + 1].linear->bias, x);
         ++i;
       } else {
-        multiply(terms[i].in, rows, *terms[i].linear, x, 1);
+        multiply_add(terms[i].in, rows, terms[i].linear->weight, terms[i].linear->bias, {}, x);
       }
     }
   }
@@ -148,7 +146,7 @@ class CudaOps : public Ops {
               const TensorView& normed, const TensorView& out) override {
     expect_floats(out, "logits");
     normalise(norm, x, normed);
-    multiply(normed, rows_of(x).count, head, out, 0);
+    cublas_->multiply(product_of(normed, rows_of(x).count, head.weight, out));
     if (head.bias.empty()) return;
     expect(head.bias.dtype == out.dtype, "logits", head.bias, out);
     add_bias(out, head.bias, {}, Activation::none);
@@ -174,6 +172,8 @@ class CudaOps : public Ops {
     ATTN_CUDA(cuda::advance(past_len, count, device_.stream()));
   }
 
+  std::vector<ProductRecord> product_choices() const override { return cublas_->choices(); }
+
  private:
   void normalise(const NormWeights& norm, const TensorView& x, const TensorView& out) {
     const Rows in_rows = rows_of(x);
@@ -196,35 +196,79 @@ class CudaOps : public Ops {
     ATTN_CUDA(cuda::norm(args, device_.stream()));
   }
 
-  // out = `rows` rows of in (which may have more: scratch) times W^T + beta out.
-  void multiply(const TensorView& in, std::int64_t rows, const LinearWeights& linear, const TensorView& out,
-                float beta) {
+  // out = `rows` rows of in (which may have more: scratch) times weight^T.
+  static Product product_of(const TensorView& in, std::int64_t rows, const TensorView& weight,
+                            const TensorView& out) {
     const Rows in_rows = rows_of(in);
     const Rows out_rows = rows_of(out);
-    expect(linear.weight.extent(1) == in_rows.size && linear.weight.dtype == in.dtype, "product",
-           linear.weight, in);
-    expect(linear.weight.extent(0) == out_rows.size && out_rows.count == rows, "product", linear.weight, out);
+    expect(weight.extent(1) == in_rows.size && weight.dtype == in.dtype, "product", weight, in);
+    expect(weight.extent(0) == out_rows.size && out_rows.count == rows, "product", weight, out);
     Product product{};
     product.rows = rows;
     product.columns = out_rows.size;
     product.inner = in_rows.size;
     product.in = in.data;
     product.in_step = in_rows.step;
-    product.other = linear.weight.data;
-    product.other_step = linear.weight.stride(0);
+    product.other = weight.data;
+    product.other_step = weight.stride(0);
     product.out = out.data;
     product.out_step = out_rows.step;
     product.dtype = in.dtype;
     product.out_dtype = out.dtype;
-    product.beta = beta;
+    return product;
+  }
+
+  // out = activation(in W^T + b). The library's GELU is the tanh form, and not precise enough for f32.
+  void multiply_activated(const TensorView& in, std::int64_t rows, const LinearWeights& linear,
+                          const TensorView& out, Activation activation) {
+    Product product = product_of(in, rows, linear.weight, out);
+    const bool gelu = activation == Activation::gelu_tanh && out.dtype != DType::f32;
+    if (!linear.bias.empty() && (activation == Activation::none || gelu)) {
+      expect_bias(linear.bias, out);
+      product.bias = linear.bias.data;
+      product.gelu_tanh = gelu;
+      if (cublas_->multiply_biased(product)) return;
+      product.bias = nullptr;
+      product.gelu_tanh = false;
+    }
     cublas_->multiply(product);
+    add_bias(out, linear.bias, {}, activation);
+  }
+
+  // x += in W^T + b + second.
+  void multiply_add(const TensorView& in, std::int64_t rows, const TensorView& weight, const TensorView& bias,
+                    const TensorView& second, const TensorView& x) {
+    Product product = product_of(in, rows, weight, x);
+    product.beta = 1;
+    if (const TensorView sum = sum_of(bias, second, x); !sum.empty()) {
+      product.bias = sum.data;
+      if (cublas_->multiply_biased(product)) return;
+      product.bias = nullptr;
+    }
+    add_bias(x, bias, second, Activation::none);
+    cublas_->multiply(product);
+  }
+
+  // The sum of two biases, either of which may be empty, valid until the next call; empty where there is none
+  // or no room for it.
+  TensorView sum_of(const TensorView& bias, const TensorView& second, const TensorView& x) {
+    for (const TensorView* one : {&bias, &second}) expect_bias(*one, x);
+    if (second.empty()) return bias;
+    if (bias.empty()) return second;
+    if (bias.bytes() > bias_sum_.bytes()) return {};
+    ATTN_CUDA(cuda::add_vectors({bias.data, second.data, bias_sum_.data(), bias.shape.elements(), bias.dtype},
+                                device_.stream()));
+    return {bias_sum_.data(), bias.dtype, bias.shape};
+  }
+
+  static void expect_bias(const TensorView& bias, const TensorView& x) {
+    expect(bias.empty() || (bias.dtype == x.dtype && bias.extent(0) == rows_of(x).size), "bias", bias, x);
   }
 
   void add_bias(const TensorView& x, const TensorView& bias, const TensorView& second,
                 Activation activation) {
     if (bias.empty() && second.empty() && activation == Activation::none) return;
-    for (const TensorView* one : {&bias, &second})
-      expect(one->empty() || (one->dtype == x.dtype && one->extent(0) == rows_of(x).size), "bias", *one, x);
+    for (const TensorView* one : {&bias, &second}) expect_bias(*one, x);
     const Rows rows = rows_of(x);
     ATTN_CUDA(cuda::bias_activation(
         {x.data, rows.step, rows.count, rows.size, bias.data, second.data, function_of(activation), x.dtype},
@@ -235,7 +279,7 @@ class CudaOps : public Ops {
     const std::int64_t width = term.linear->weight.extent(0);
     expect(scratch.wide.shape.elements() >= rows * width, "wide", scratch.wide, term.out);
     const TensorView wide(scratch.wide.data, scratch.wide.dtype, {rows, width});
-    multiply(scratch.normed, rows, *term.linear, wide, 0);
+    cublas_->multiply(product_of(scratch.normed, rows, term.linear->weight, wide));
     const Rows out = rows_of(term.out);
     expect(out.count == rows && 2 * out.size == width, "product", term.linear->weight, term.out);
     ATTN_CUDA(cuda::gated_activation({wide.data, width, term.linear->bias.data, function_of(term.activation),
@@ -256,8 +300,11 @@ class CudaOps : public Ops {
            w.as<char>() + w.extent(1) * bytes == v.data;
   }
 
+  static constexpr std::size_t kBiasSumBytes = 64 << 10;
+
   CudaDevice& device_;
   std::shared_ptr<Cublas> cublas_;
+  Buffer bias_sum_;
 };
 
 }  // namespace
