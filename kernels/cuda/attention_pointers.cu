@@ -6,7 +6,7 @@ namespace attn::cuda {
 
 namespace {
 
-__global__ void pointers_kernel(const AttentionParams p, float* scores, std::int64_t score_step,
+__global__ void pointers_kernel(const AttentionParams p, void* scores, std::int64_t matrix_bytes,
                                 void** pointers) {
   const std::int64_t count = static_cast<std::int64_t>(p.batch) * p.q_heads;
   const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -21,18 +21,18 @@ __global__ void pointers_kernel(const AttentionParams p, float* scores, std::int
   pointers[n] = place(p.q, p.q_stride, h);
   pointers[count + n] = place(p.k, p.k_stride, kv_head);
   pointers[2 * count + n] = place(p.v, p.v_stride, kv_head);
-  pointers[3 * count + n] = scores + n * score_step;
+  pointers[3 * count + n] = static_cast<char*>(scores) + n * matrix_bytes;
   pointers[4 * count + n] = place(p.out, p.out_stride, h);
 }
 
 }  // namespace
 
-cudaError_t attention_pointers(const AttentionParams& params, float* scores, std::int64_t score_step,
+cudaError_t attention_pointers(const AttentionParams& params, void* scores, std::int64_t matrix_bytes,
                                void** pointers, cudaStream_t stream) {
   constexpr unsigned kThreads = 128;
   const std::int64_t count = static_cast<std::int64_t>(params.batch) * params.q_heads;
-  pointers_kernel<<<grid_for((count + kThreads - 1) / kThreads), kThreads, 0, stream>>>(params, scores,
-                                                                                        score_step, pointers);
+  pointers_kernel<<<grid_for((count + kThreads - 1) / kThreads), kThreads, 0, stream>>>(
+      params, scores, matrix_bytes, pointers);
   return cudaGetLastError();
 }
 

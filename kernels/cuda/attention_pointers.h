@@ -12,8 +12,8 @@ namespace attn::cuda {
 // Five arrays of batch * q_heads pointers one behind the other: q, k, v, scores, out.
 inline constexpr int kPointerArrays = 5;
 
-// scores: the matrix of (b, h) begins (b * q_heads + h) * score_step floats behind.
-cudaError_t attention_pointers(const AttentionParams& params, float* scores, std::int64_t score_step,
+// scores: the matrix of (b, h) begins (b * q_heads + h) * matrix_bytes behind.
+cudaError_t attention_pointers(const AttentionParams& params, void* scores, std::int64_t matrix_bytes,
                                void** pointers, cudaStream_t stream);
 
 }  // namespace attn::cuda

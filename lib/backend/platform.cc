@@ -39,15 +39,17 @@ std::optional<int> cuda_index(std::string_view spec) {
 
 #if !ATTN_WITH_CUDA
 bool has_cuda_device() { return false; }
-Platform open_cuda_platform(int) { fail(ErrorKind::unsupported, "this build has no CUDA; use --device cpu"); }
+Platform open_cuda_platform(int, const PlatformOptions&) {
+  fail(ErrorKind::unsupported, "this build has no CUDA; use --device cpu");
+}
 #endif
 
 }  // namespace
 
 Platform open_platform(std::string_view spec, const PlatformOptions& options) {
   if (spec == "cpu") return open_cpu_platform(options);
-  if (spec == "auto") return has_cuda_device() ? open_cuda_platform(0) : open_cpu_platform(options);
-  if (const auto index = cuda_index(spec)) return open_cuda_platform(*index);
+  if (spec == "auto") return has_cuda_device() ? open_cuda_platform(0, options) : open_cpu_platform(options);
+  if (const auto index = cuda_index(spec)) return open_cuda_platform(*index, options);
   fail(ErrorKind::usage, "device '{}' is not known; it must be one of: cpu, cuda, cuda:N, auto", spec);
 }
 

@@ -8,6 +8,7 @@
 #include "lib/backend/attention.h"
 #include "lib/backend/device.h"
 #include "lib/backend/ops.h"
+#include "lib/core/enum_names.h"
 
 namespace attn {
 
@@ -20,8 +21,14 @@ struct Platform {
   AttentionBackend& backend(std::string_view mode) const;
 };
 
+// The element type of mode baseline's score matrix: that of the tensors, or f32 always.
+enum class BaselineScores : unsigned char { dtype, f32 };
+inline constexpr auto kBaselineScoresNames =
+    name_table<BaselineScores>({{BaselineScores::dtype, "dtype"}, {BaselineScores::f32, "f32"}});
+
 struct PlatformOptions {
   int threads = 0;  // CPU threads; 0: one for each core this process may use
+  BaselineScores baseline_scores = BaselineScores::dtype;
 };
 
 // "cpu", "cuda", "cuda:N", or "auto" (a GPU where this build and machine have one, else the CPU). Throws

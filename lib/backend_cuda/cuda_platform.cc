@@ -8,13 +8,13 @@
 
 namespace attn {
 
-Platform open_cuda_platform(int index) {
+Platform open_cuda_platform(int index, const PlatformOptions& options) {
   auto device = std::make_unique<CudaDevice>(index);
   const auto cublas = std::make_shared<Cublas>(*device);
   Platform platform;
   platform.ops = make_cuda_ops(*device, cublas);
   platform.attention.push_back(make_reference_attention(*device));
-  platform.attention.push_back(make_baseline_attention(*device, cublas));
+  platform.attention.push_back(make_baseline_attention(*device, cublas, options.baseline_scores));
   platform.attention.push_back(make_flash_attention(*device));
   platform.device = std::move(device);
   return platform;
