@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/activation.h"
+#include "kernels/cuda/activation_function.cuh"
 #include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -10,17 +11,6 @@ namespace attn::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
-
-// The branches are the same for all threads.
-__device__ __forceinline__ float apply(Function function, float x) {
-  switch (function) {
-    case Function::gelu_erf: return x * normcdff(x);
-    case Function::gelu_tanh: return x / (1.0F + expf(-x * (1.5957691216F + 0.0713548163F * x * x)));
-    case Function::relu: return x < 0.0F ? 0.0F : x;
-    case Function::silu: return x / (1.0F + expf(-x));
-    default: return x;
-  }
-}
 
 // Blocks step over columns in x and over rows in y.
 template <typename T, int N>

@@ -54,6 +54,9 @@ struct ProjectTerm {
 struct AddTerm {
   TensorView in;  // [tokens, in], rows may be strided
   const LinearWeights* linear = nullptr;
+  // `in` was complete before the last operation that was given to the device: work on it may begin beside
+  // that.
+  bool early = false;
 };
 
 // Scratch for project(), owned by the caller so that the memory is counted.

@@ -10,6 +10,7 @@
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/sampling.h"
 #include "lib/backend_cuda/cuda_check.h"
+#include "lib/backend_cuda/skinny_products.h"
 #include "lib/core/error.h"
 #include "lib/tensor/dtype_names.h"
 #include "lib/tensor/rows.h"
@@ -17,17 +18,6 @@
 namespace attn {
 
 namespace {
-
-cuda::Function function_of(Activation activation) {
-  switch (activation) {
-    case Activation::none: return cuda::Function::none;
-    case Activation::gelu_erf: return cuda::Function::gelu_erf;
-    case Activation::gelu_tanh: return cuda::Function::gelu_tanh;
-    case Activation::relu: return cuda::Function::relu;
-    case Activation::silu: return cuda::Function::silu;
-  }
-  fail(ErrorKind::internal, "activation {} has no kernel", static_cast<int>(activation));
-}
 
 void expect(bool right, const char* what, const TensorView& a, const TensorView& b) {
   if (!right) {
@@ -46,6 +36,7 @@ class CudaOps : public Ops {
   CudaOps(CudaDevice& device, std::shared_ptr<Cublas> cublas)
       : device_(device),
         cublas_(std::move(cublas)),
+        skinny_(device),
         bias_sum_(device.allocate(kBiasSumBytes, MemoryUse::workspace)) {}
 
   void embed(const EmbeddingWeights& weights, const TensorView& ids, const std::int32_t* past_len,
@@ -75,6 +66,7 @@ class CudaOps : public Ops {
 
   void project(const TensorView& x, std::span<const ProjectTerm> terms,
                const ProjectScratch& scratch) override {
+    if (skinny_.project(x, terms)) return;
     const std::int64_t rows = rows_of(x).count;
     const NormWeights* normed_with = nullptr;
     for (const ProjectTerm& term : terms) {
@@ -134,10 +126,12 @@ class CudaOps : public Ops {
         TensorView weight = terms[i].linear->weight;
         in.shape[in.shape.rank() - 1] += terms[i + 1].in.extent(in.shape.rank() - 1);
         weight.shape[1] += terms[i + 1].linear->weight.extent(1);
-        multiply_add(in, rows, weight, terms[i].linear->bias, terms[i + 1].linear->bias, x);
+        const std::int64_t late = terms[i + 1].early ? terms[i].linear->weight.extent(1) : weight.extent(1);
+        multiply_add(in, rows, weight, terms[i].linear->bias, terms[i + 1].linear->bias, x, late);
         ++i;
       } else {
-        multiply_add(terms[i].in, rows, terms[i].linear->weight, terms[i].linear->bias, {}, x);
+        const TensorView& weight = terms[i].linear->weight;
+        multiply_add(terms[i].in, rows, weight, terms[i].linear->bias, {}, x, weight.extent(1));
       }
     }
   }
@@ -145,6 +139,7 @@ class CudaOps : public Ops {
   void logits(const TensorView& x, const NormWeights& norm, const LinearWeights& head,
               const TensorView& normed, const TensorView& out) override {
     expect_floats(out, "logits");
+    if (skinny_.logits(x, norm, head, out)) return;
     normalise(norm, x, normed);
     cublas_->multiply(product_of(normed, rows_of(x).count, head.weight, out));
     if (head.bias.empty()) return;
@@ -235,9 +230,10 @@ class CudaOps : public Ops {
     add_bias(out, linear.bias, {}, activation);
   }
 
-  // x += in W^T + b + second.
+  // x += in W^T + b + second; columns of `in` from late_columns on are older than the last operation.
   void multiply_add(const TensorView& in, std::int64_t rows, const TensorView& weight, const TensorView& bias,
-                    const TensorView& second, const TensorView& x) {
+                    const TensorView& second, const TensorView& x, std::int64_t late_columns) {
+    if (skinny_.add(x, in, weight, bias, second, late_columns)) return;
     Product product = product_of(in, rows, weight, x);
     product.beta = 1;
     if (const TensorView sum = sum_of(bias, second, x); !sum.empty()) {
@@ -304,6 +300,7 @@ class CudaOps : public Ops {
 
   CudaDevice& device_;
   std::shared_ptr<Cublas> cublas_;
+  SkinnyProducts skinny_;
   Buffer bias_sum_;
 };
 

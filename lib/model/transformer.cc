@@ -222,7 +222,7 @@ TensorView Transformer::run(const TensorView& ids, AttentionBackend& attention, 
     const ProjectTerm qkv_term{&w.attention_norm, &w.qkv, Activation::none, false, qkv};
     const ProjectTerm mlp_term{&w.mlp_norm, &w.mlp_in, config.activation, config.gated_mlp, mlp};
     const AddTerm attention_add{attended, &w.attention_out};
-    const AddTerm mlp_add{mlp, &w.mlp_out};
+    const AddTerm mlp_add{mlp, &w.mlp_out, config.parallel_residual};  // there attention ran in between
     const auto run_attention = [&] { attend(layer, qkv_heads, attended_heads, attention, keys, recorded); };
     if (config.parallel_residual) {
       ops.project(hidden, std::array{qkv_term, mlp_term}, scratch);

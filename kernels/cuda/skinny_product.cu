@@ -1,0 +1,471 @@
+// Products of few rows: every multiprocessor streams its own share of the weight rows through shared memory.
+//
+// A block takes an even share of the outputs, in tiles of 8 weight rows. One warp keeps a ring of stages
+// filled (a stage: 8 rows of one chunk of columns), eight warps consume it: each takes every eighth step of
+// 32 columns, with the input as the 16-row operand of an mma (rows past the input's are zero) and the weight
+// rows as its 8 columns. Sums over a group of up to 4 tiles stay in registers; the warps' sums are added in a
+// fixed order. The order of columns within a step is permuted, alike in both operands, so that each lane
+// reads 16 bytes that lie together: lane (g, t) has columns 8 t ... 8 t + 7 of weight row g.
+//
+// A normed input is normed by every block for itself, once, into shared memory. Another input comes in chunks
+// like the weights, by a warp of its own, so that columns that are there early can be worked on early.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cuda/activation_function.cuh"
+#include "kernels/cuda/barrier.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/programmatic_launch.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/skinny_product.h"
+
+namespace attn::cuda {
+
+namespace {
+
+constexpr int kConsumers = 8;  // warps
+constexpr int kConsumerThreads = 32 * kConsumers;
+constexpr int kThreads = kConsumerThreads + 64;  // and a warp for the weights, and one for the input
+constexpr int kTile = 8;                         // weight rows
+constexpr int kGroup = 4;                        // tiles whose sums are in registers
+constexpr int kStep = 32;                        // columns
+constexpr int kMostStages = 8;
+constexpr int kInputSlots = 2;
+
+// Bytes between rows of `columns` elements in shared memory: an odd multiple of 64, so that the 16-byte reads
+// of lanes (g, t) and (g + 1, t) lie in different banks.
+__host__ __device__ constexpr int row_step(int columns) {
+  const int bytes = columns * 2;
+  return bytes + (192 - bytes % 128) % 128;
+}
+
+struct Layout {
+  int chunk;       // most columns of a stage
+  int early, all;  // chunks: those of columns [late_columns, inner), which come first, and all
+  int stages;
+  int input, partials, barriers;  // where these begin in shared memory, after the stages
+  int bytes;
+};
+
+// Columns [begin, end) of chunk number n in the order of work.
+struct Chunk {
+  int begin, columns;
+};
+__device__ __forceinline__ Chunk chunk_of(const SkinnyProduct& p, const Layout& layout, int n) {
+  const bool early = n < layout.early;
+  const int begin = early ? p.late_columns + n * layout.chunk : (n - layout.early) * layout.chunk;
+  const int end = early || p.late_columns == 0 ? p.inner : p.late_columns;
+  return {begin, min(layout.chunk, end - begin)};
+}
+
+// A run of up to kGroup weight tiles of one part.
+struct Group {
+  int first;  // output
+  int end;    // one past the last output of this block in this part
+  int slots;  // weight tiles: one for each tile of outputs, gated two (gate, up)
+};
+
+// The outputs of this block, part by part, group by group: body(part index, group).
+template <typename Enter, typename Body>
+__device__ __forceinline__ void for_groups(const SkinnyProduct& p, const Enter& enter, const Body& body) {
+  std::int64_t all = 0;
+  for (int n = 0; n < p.part_count; ++n) all += p.parts[n].size;
+  const std::int64_t begin = all * blockIdx.x / gridDim.x;
+  const std::int64_t end = all * (blockIdx.x + 1) / gridDim.x;
+  std::int64_t offset = 0;
+  for (int n = 0; n < p.part_count; ++n) {
+    const SkinnyPart& part = p.parts[n];
+    const int first = static_cast<int>(max(begin - offset, std::int64_t{0}));
+    const int last = static_cast<int>(min(end - offset, static_cast<std::int64_t>(part.size)));
+    offset += part.size;
+    if (first >= last) continue;
+    enter(n);
+    const int tiles = part.gated ? kGroup / 2 : kGroup;
+    for (int at = first; at < last; at += tiles * kTile) {
+      const int present = min(tiles, (last - at + kTile - 1) / kTile);
+      body(n, Group{at, last, part.gated ? 2 * present : present});
+    }
+  }
+}
+
+// The first weight row of a slot of a group, and how many there are.
+struct TileRows {
+  std::int64_t row;
+  int first, count;  // outputs
+};
+__device__ __forceinline__ TileRows tile_rows(const SkinnyPart& part, const Group& group, int slot) {
+  const int first = group.first + (part.gated ? slot / 2 : slot) * kTile;
+  const std::int64_t below = part.gated && slot % 2 == 1 ? part.size : 0;
+  return {below + first, first, min(kTile, group.end - first)};
+}
+
+template <typename T>
+__device__ __forceinline__ float low_of(std::uint32_t pair) {
+  return to_float(*reinterpret_cast<const T*>(&pair));
+}
+template <typename T>
+__device__ __forceinline__ void add_pack(const uint4& pack, float& sum) {
+  const T* x = reinterpret_cast<const T*>(&pack);
+#pragma unroll
+  for (int n = 0; n < 8; ++n) sum += to_float(x[n]);
+}
+
+__device__ __forceinline__ void consumers_meet() {
+  asm volatile("bar.sync 1, %0;\n" ::"n"(kConsumerThreads) : "memory");
+}
+
+// The sum over the consumers of a warp's `value`, which lane 0 has put into sums[row][warp].
+__device__ __forceinline__ float sum_of(const float* sums, int row) {
+  float total = 0;
+#pragma unroll
+  for (int warp = 0; warp < kConsumers; ++warp) total += sums[row * kConsumers + warp];
+  return total;
+}
+
+// The normed input, rows `step` bytes apart. The order of the sums does not depend on the number of rows.
+template <typename T>
+__device__ void norm_input(const SkinnyProduct& p, const SkinnyPart& part, char* input, int step,
+                           float (*sums)[kSkinnyMaxRows * kConsumers]) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32;
+  const int packs = p.inner / 8;
+  const float size = static_cast<float>(p.inner);
+  for (int row = 0; row < p.rows; ++row) {
+    const uint4* source = reinterpret_cast<const uint4*>(static_cast<const T*>(p.in) + row * p.in_step);
+    uint4* target = reinterpret_cast<uint4*>(input + row * step);
+    float sum = 0;
+#pragma unroll 4
+    for (int n = thread; n < packs; n += kConsumerThreads) {
+      const uint4 pack = __ldcg(source + n);
+      target[n] = pack;
+      add_pack<T>(pack, sum);
+    }
+    sum = reduce_warp(sum, Sum());
+    if (thread % 32 == 0) sums[0][row * kConsumers + warp] = sum;
+  }
+  consumers_meet();
+  for (int row = 0; row < p.rows; ++row) {
+    const uint4* source = reinterpret_cast<const uint4*>(input + row * step);
+    const float mean = p.centred ? sum_of(sums[0], row) / size : 0.0F;
+    float squares = 0;
+    for (int n = thread; n < packs; n += kConsumerThreads) {
+      const uint4 pack = source[n];
+      const T* x = reinterpret_cast<const T*>(&pack);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        const float deviation = to_float(x[e]) - mean;
+        squares += deviation * deviation;
+      }
+    }
+    squares = reduce_warp(squares, Sum());
+    if (thread % 32 == 0) sums[1][row * kConsumers + warp] = squares;
+  }
+  consumers_meet();
+  for (int n = thread; n < packs; n += kConsumerThreads) {
+    const uint4 weights = __ldg(static_cast<const uint4*>(part.norm_weight) + n);
+    uint4 biases = {0, 0, 0, 0};
+    if (part.norm_bias != nullptr) biases = __ldg(static_cast<const uint4*>(part.norm_bias) + n);
+    const T* w = reinterpret_cast<const T*>(&weights);
+    const T* b = reinterpret_cast<const T*>(&biases);
+    for (int row = 0; row < p.rows; ++row) {
+      const float mean = p.centred ? sum_of(sums[0], row) / size : 0.0F;
+      const float factor = 1.0F / sqrtf(sum_of(sums[1], row) / size + p.eps);
+      uint4* place = reinterpret_cast<uint4*>(input + row * step) + n;
+      uint4 pack = *place;
+      T* x = reinterpret_cast<T*>(&pack);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        const float scaled = (to_float(x[e]) - mean) * factor * to_float(w[e]);
+        x[e] = from_float<T>(part.norm_bias != nullptr ? scaled + to_float(b[e]) : scaled);
+      }
+      *place = pack;
+    }
+  }
+  consumers_meet();
+}
+
+// sums += input [rows, columns] times weight tile [8, columns]^T, this warp's steps. Even and odd halves of a
+// step are summed apart, so that no mma waits for the one before it.
+template <typename T>
+__device__ __forceinline__ void multiply_tile(float (&sums)[2][4], const char* input, bool present,
+                                              const char* weights, int steps) {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll 4
+  for (int s = warp; s < steps; s += kConsumers) {
+    const uint4 w = *reinterpret_cast<const uint4*>(weights + s * kStep * 2);
+    uint4 x = {0, 0, 0, 0};
+    if (present) x = *reinterpret_cast<const uint4*>(input + s * kStep * 2);
+    const std::uint32_t even[4] = {x.x, 0, x.y, 0};
+    const std::uint32_t odd[4] = {x.z, 0, x.w, 0};
+    multiply_add<T>(sums[0], even, w.x, w.y);
+    multiply_add<T>(sums[1], odd, w.z, w.w);
+  }
+}
+
+// What a thread writes of a group: output `column` of row `row`.
+struct Output {
+  int row, column;
+  bool present;
+};
+__device__ __forceinline__ Output output_of(const SkinnyProduct& p, const SkinnyPart& part,
+                                            const Group& group) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int tile = thread / (kTile * kSkinnyMaxRows);
+  const int row = thread / kTile % kSkinnyMaxRows;
+  const int column = group.first + tile * kTile + thread % kTile;
+  const int tiles = part.gated ? group.slots / 2 : group.slots;
+  return {row, column, tile < tiles && row < p.rows && column < group.end};
+}
+
+// On sm_90 registers are left for a kernel that begins early.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kBlocks = 1;
+#else
+constexpr int kBlocks = 2;
+#endif
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    skinny_kernel(const __grid_constant__ SkinnyProduct p, const __grid_constant__ Layout layout) {
+  extern __shared__ __align__(128) char shared[];
+  __shared__ float norm_sums[2][kSkinnyMaxRows * kConsumers];
+  __shared__ std::uint64_t full[kMostStages], empty[kMostStages];
+  __shared__ std::uint64_t input_full[kInputSlots], input_empty[kInputSlots];
+  const int stage_step = row_step(layout.chunk);
+  const int stage_bytes = kTile * stage_step;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (threadIdx.x == 0) {
+    for (int n = 0; n < layout.stages; ++n) {
+      init_barrier(&full[n], kCopyArrivals);
+      init_barrier(&empty[n], kConsumers);
+    }
+    for (int n = 0; n < kInputSlots; ++n) {
+      init_barrier(&input_full[n], kCopyArrivals);
+      init_barrier(&input_empty[n], kConsumers);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+  const auto nothing = [](int) {};
+
+  if (warp == kConsumers) {  // weights: they depend on nothing
+    int n = 0;
+    for_groups(p, nothing, [&](int part_index, const Group& group) {
+      const SkinnyPart& part = p.parts[part_index];
+      for (int c = 0; c < layout.all; ++c) {
+        const Chunk chunk = chunk_of(p, layout, c);
+        for (int slot = 0; slot < group.slots; ++slot, ++n) {
+          const TileRows rows = tile_rows(part, group, slot);
+          const int stage = n % layout.stages;
+          wait_barrier(&empty[stage], (n / layout.stages + 1) % 2);
+          copy_rows<true>(
+              &full[stage], shared + stage * stage_bytes, stage_step,
+              static_cast<const char*>(part.weight) + (rows.row * part.weight_step + chunk.begin) * 2,
+              part.weight_step * 2, rows.count, chunk.columns * 2);
+        }
+      }
+    });
+    return;
+  }
+
+  if (warp == kConsumers + 1) {  // the input, where it is not normed
+    if (p.normed) return;
+    bool waited = false;
+    int n = 0;
+    for_groups(p, nothing, [&](int, const Group&) {
+      for (int c = 0; c < layout.all; ++c, ++n) {
+        if (!waited && c >= layout.early) {
+          wait_for_previous();
+          let_next_start();
+          waited = true;
+        }
+        const Chunk chunk = chunk_of(p, layout, c);
+        const int slot = n % kInputSlots;
+        wait_barrier(&input_empty[slot], (n / kInputSlots + 1) % 2);
+        copy_rows<false>(&input_full[slot], shared + layout.input + slot * p.rows * stage_step, stage_step,
+                         static_cast<const char*>(p.in) + std::int64_t{chunk.begin} * 2, p.in_step * 2,
+                         p.rows, chunk.columns * 2);
+      }
+    });
+    if (!waited) {  // a block without outputs
+      wait_for_previous();
+      let_next_start();
+    }
+    return;
+  }
+
+  const int input_step = p.normed ? row_step(p.inner) : stage_step;
+  const bool present = lane / 4 < p.rows;
+  const int at = lane / 4 * stage_step + lane % 4 * 16;  // of this lane in a stage
+  float* partials = reinterpret_cast<float*>(shared + layout.partials);
+  const int partials_size = kConsumers * kGroup * kTile * p.rows;
+  if (p.normed) {
+    for (int n = 0; n < p.part_count; ++n) {  // what the norms will read, while the input is not there
+      for (int i = static_cast<int>(threadIdx.x) * 64; i < p.inner; i += kConsumerThreads * 64) {
+        asm volatile("prefetch.global.L2 [%0];\n" ::"l"(static_cast<const T*>(p.parts[n].norm_weight) + i));
+        if (p.parts[n].norm_bias != nullptr)
+          asm volatile("prefetch.global.L2 [%0];\n" ::"l"(static_cast<const T*>(p.parts[n].norm_bias) + i));
+      }
+    }
+    wait_for_previous();
+    let_next_start();
+  }
+  int stages_done = 0;
+  int inputs_done = 0;
+  int groups_done = 0;
+  for_groups(
+      p,
+      [&](int part_index) {
+        if (p.normed) norm_input<T>(p, p.parts[part_index], shared + layout.input, input_step, norm_sums);
+      },
+      [&](int part_index, const Group& group) {
+        const SkinnyPart& part = p.parts[part_index];
+        // Read ahead of the sums: they wait for memory.
+        const Output out = output_of(p, part, group);
+        const T* bias = static_cast<const T*>(part.bias);
+        const T* second_bias = static_cast<const T*>(part.second_bias);
+        float first = 0;
+        float second = 0;
+        float old = 0;
+        if (out.present) {
+          if (bias != nullptr) first = to_float(bias[out.column]);
+          if (bias != nullptr && part.gated) second = to_float(bias[part.size + out.column]);
+          if (second_bias != nullptr) first += to_float(second_bias[out.column]);
+        }
+
+        float sums[kGroup][2][4] = {};
+        for (int c = 0; c < layout.all; ++c) {
+          const Chunk chunk = chunk_of(p, layout, c);
+          const int steps = chunk.columns / kStep;
+          const int input_slot = inputs_done % kInputSlots;
+          const char* input = shared + layout.input + lane / 4 * input_step + lane % 4 * 16;
+          if (p.normed) {
+            input += chunk.begin * 2;
+          } else {
+            input += input_slot * p.rows * stage_step;
+            wait_barrier(&input_full[input_slot], inputs_done / kInputSlots % 2);
+            // The first late columns are there, so the previous kernel is complete.
+            if (c == layout.early && p.add && out.present)
+              old = to_float(__ldcg(static_cast<const T*>(part.out) + out.row * part.out_step + out.column));
+          }
+#pragma unroll
+          for (int slot = 0; slot < kGroup; ++slot) {
+            if (slot >= group.slots) break;
+            const int stage = stages_done % layout.stages;
+            wait_barrier(&full[stage], stages_done / layout.stages % 2);
+            multiply_tile<T>(sums[slot], input, present, shared + stage * stage_bytes + at, steps);
+            __syncwarp();
+            if (lane == 0) arrive(&empty[stage]);
+            ++stages_done;
+          }
+          if (!p.normed) {
+            if (lane == 0) arrive(&input_empty[input_slot]);
+            ++inputs_done;
+          }
+        }
+
+        // [warp][slot][row][column of the tile]; two sets in turns, so that one meeting a group is enough.
+        float* set = partials + groups_done % 2 * partials_size;
+        ++groups_done;
+#pragma unroll
+        for (int slot = 0; slot < kGroup; ++slot) {
+          if (slot >= group.slots || !present) break;
+          float* place = set + ((warp * kGroup + slot) * p.rows + lane / 4) * kTile + lane % 4 * 2;
+          place[0] = sums[slot][0][0] + sums[slot][1][0];
+          place[1] = sums[slot][0][1] + sums[slot][1][1];
+        }
+        consumers_meet();
+        if (!out.present) return;
+        const int tile = static_cast<int>(threadIdx.x) / (kTile * kSkinnyMaxRows);
+        const auto total = [&](int slot) {
+          float sum = 0;
+#pragma unroll
+          for (int w = 0; w < kConsumers; ++w)
+            sum += set[((w * kGroup + slot) * p.rows + out.row) * kTile + threadIdx.x % kTile];
+          return sum;
+        };
+        float value;
+        if (part.gated) {
+          value = apply(part.function, total(2 * tile) + first) * (total(2 * tile + 1) + second);
+        } else {
+          value = apply(part.function, total(tile) + first) + old;
+        }
+        const std::int64_t place = out.row * part.out_step + out.column;
+        if (p.float_out) {
+          static_cast<float*>(part.out)[place] = value;
+        } else {
+          static_cast<T*>(part.out)[place] = from_float<T>(value);
+        }
+      });
+}
+
+// What of a block's shared memory the stages may take: room is left for attention's block on the same
+// multiprocessor, so that both can run at once.
+constexpr int kStageBytes = 128 << 10;
+
+bool plan(const SkinnyProduct& p, const SkinnyLimits& limits, Layout& layout) {
+  const int late = p.normed ? p.inner : p.late_columns;
+  const int widest = p.normed || p.rows <= 2 ? 2560 : 1280;
+  const int longest = std::max(late, p.inner - late);
+  const int pieces = (longest + widest - 1) / widest;
+  layout.chunk = ((longest + pieces - 1) / pieces + kStep - 1) / kStep * kStep;
+  layout.early = p.normed ? 0 : (p.inner - late + layout.chunk - 1) / layout.chunk;
+  layout.all = layout.early + (late + layout.chunk - 1) / layout.chunk;
+  const int stage_bytes = kTile * row_step(layout.chunk);
+  const int input_bytes =
+      p.normed ? p.rows * row_step(p.inner) : kInputSlots * p.rows * row_step(layout.chunk);
+  const int partials_bytes = 2 * kConsumers * kGroup * kTile * p.rows * static_cast<int>(sizeof(float));
+  const int fixed_bytes = 1024;  // of the kernel's own
+  const int left = static_cast<int>(limits.block_shared_bytes) - input_bytes - partials_bytes - fixed_bytes;
+  layout.stages = std::min({kMostStages, left / stage_bytes, std::max(3, kStageBytes / stage_bytes)});
+  layout.input = layout.stages * stage_bytes;
+  layout.partials = layout.input + input_bytes;
+  layout.bytes = layout.partials + partials_bytes;
+  return layout.stages >= 2;
+}
+
+bool aligned(const void* base, std::int64_t step) {
+  return reinterpret_cast<std::uintptr_t>(base) % 16 == 0 && step % 8 == 0;
+}
+
+template <typename T>
+cudaError_t launch(const SkinnyProduct& product, const SkinnyLimits& limits, cudaStream_t stream) {
+  SkinnyProduct p = product;
+  if (p.normed) p.late_columns = p.inner;
+  Layout layout{};
+  if (!plan(p, limits, layout)) return cudaErrorInvalidConfiguration;
+  if (layout.early == 0) p.late_columns = 0;  // chunk_of() then counts from the first column to the last
+  const cudaError_t raised =
+      cudaFuncSetAttribute(skinny_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes);
+  if (raised != cudaSuccess) return raised;
+  return launch_programmatic(skinny_kernel<T>, static_cast<unsigned>(limits.sm_count), kThreads,
+                             static_cast<std::size_t>(layout.bytes), stream, limits.compute_capability >= 90,
+                             p, layout);
+}
+
+}  // namespace
+
+bool fits_skinny_product(const SkinnyProduct& p, const SkinnyLimits& limits) {
+  if (p.dtype != DType::f16 && p.dtype != DType::bf16) return false;
+  if (p.rows < 1 || p.rows > kSkinnyMaxRows || p.inner % kStep != 0 || p.inner < kStep) return false;
+  if (!p.normed && (p.late_columns < kStep || p.late_columns > p.inner || p.late_columns % kStep != 0))
+    return false;
+  if (!aligned(p.in, p.in_step)) return false;
+  for (int n = 0; n < p.part_count; ++n) {
+    const SkinnyPart& part = p.parts[n];
+    if (!aligned(part.weight, part.weight_step) || !aligned(part.norm_weight, 0) ||
+        !aligned(part.norm_bias, 0))
+      return false;
+  }
+  Layout layout{};
+  return plan(p, limits, layout);
+}
+
+cudaError_t skinny_product(const SkinnyProduct& product, const SkinnyLimits& limits, cudaStream_t stream) {
+  if (product.dtype == DType::f16) return launch<Half>(product, limits, stream);
+  if (product.dtype == DType::bf16) return launch<BFloat>(product, limits, stream);
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace attn::cuda
