@@ -22,6 +22,12 @@ Buffer Device::allocate(std::size_t bytes, MemoryUse use) {
           }};
 }
 
+void Device::upload_filled(void* target, std::size_t bytes, const std::function<void(void*)>& fill) {
+  const std::unique_ptr<std::byte[]> made(new std::byte[bytes]);
+  fill(made.get());
+  upload(target, made.get(), bytes);
+}
+
 void Device::read(const void*, std::size_t) {
   fail(ErrorKind::unsupported, "{}: there is no kernel that only reads", info().spec);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/backend/memory_ledger.h"
+#include "lib/backend/random_fill.h"
 #include "lib/backend/sensors.h"
 #include "lib/tensor/tensor.h"
 
@@ -39,6 +40,8 @@ class Graph {
   virtual void replay() = 0;
 };
 
+inline constexpr std::size_t kFilledBytes = std::size_t{16} << 20;
+
 // Work is done in the order it is given; the host waits only in download() and synchronize().
 class Device {
  public:
@@ -62,6 +65,12 @@ class Device {
   virtual void copy(void* target, const void* source, std::size_t bytes) = 0;  // device to device
   virtual void fill_zero(void* target, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
+  // `bytes` (at most kFilledBytes) that `fill` writes to the place it is given, called before this returns;
+  // on a GPU the place is page-locked and the copy runs beside the next call's `fill`.
+  virtual void upload_filled(void* target, std::size_t bytes, const std::function<void(void*)>& fill);
+  // Makes the numbers of a matrix [rows, columns] (rows may be strided) on the device. False, with nothing
+  // done, where they must be made on the host.
+  virtual bool fill_random(const TensorView& /*matrix*/, const RandomFill& /*fill*/) { return false; }
   // Reads every byte and keeps nothing, at the rate that the memory gives; `source` and `bytes` are multiples
   // of 64. Throws Error{unsupported} on a device that has no such kernel.
   virtual void read(const void* source, std::size_t bytes);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/cuda/ceilings.h"
+#include "kernels/cuda/random_fill.h"
 #include "lib/backend_cuda/cuda_check.h"
 #include "lib/backend_cuda/nvml.h"
 #include "lib/core/error.h"
@@ -187,6 +188,15 @@ void CudaDevice::copy(void* target, const void* source, std::size_t bytes) {
 }
 void CudaDevice::fill_zero(void* target, std::size_t bytes) {
   if (bytes > 0) ATTN_CUDA(cudaMemsetAsync(target, 0, bytes, stream_));
+}
+void CudaDevice::upload_filled(void* target, std::size_t bytes, const std::function<void(void*)>& fill) {
+  if (bytes > 0) staging_->upload_filled(target, bytes, fill);
+}
+bool CudaDevice::fill_random(const TensorView& matrix, const RandomFill& fill) {
+  ATTN_CUDA(cuda::random_fill({matrix.data, matrix.stride(0), matrix.extent(0), matrix.extent(1), fill.base,
+                               fill.scale, fill.centre, matrix.dtype},
+                              stream_));
+  return true;
 }
 void CudaDevice::synchronize() { staging_->finish_all(); }
 void CudaDevice::read(const void* source, std::size_t bytes) {

@@ -23,6 +23,8 @@ class CudaDevice : public Device {
   void copy(void* target, const void* source, std::size_t bytes) override;
   void fill_zero(void* target, std::size_t bytes) override;
   void synchronize() override;
+  void upload_filled(void* target, std::size_t bytes, const std::function<void(void*)>& fill) override;
+  bool fill_random(const TensorView& matrix, const RandomFill& fill) override;
   void read(const void* source, std::size_t bytes) override;
   SensorAccess sensors() override;
   std::unique_ptr<Stopwatch> make_stopwatch() override;

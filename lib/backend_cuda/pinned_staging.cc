@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "lib/backend_cuda/cuda_check.h"
+#include "lib/core/error.h"
 
 namespace attn {
 
@@ -69,6 +70,18 @@ void PinnedStaging::upload(void* target, const void* source, std::size_t bytes) 
   }
   ATTN_CUDA(cudaStreamSynchronize(stream_));
   finish_arrived();
+}
+
+void PinnedStaging::upload_filled(void* target, std::size_t bytes, const std::function<void(void*)>& fill) {
+  if (bytes > kBufferBytes) fail(ErrorKind::internal, "{} bytes do not fit a page-locked buffer", bytes);
+  prepare_buffers();
+  const std::size_t index = next_buffer_;
+  next_buffer_ = (next_buffer_ + 1) % kBuffers;
+  void* buffer = static_cast<char*>(buffers_) + index * kBufferBytes;
+  ATTN_CUDA(cudaEventSynchronize(buffer_free_[index]));
+  fill(buffer);
+  ATTN_CUDA(cudaMemcpyAsync(target, buffer, bytes, cudaMemcpyHostToDevice, stream_));
+  ATTN_CUDA(cudaEventRecord(buffer_free_[index], stream_));
 }
 
 void PinnedStaging::download(void* target, const void* source, std::size_t bytes) {

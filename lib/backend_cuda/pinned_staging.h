@@ -4,8 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <deque>
+#include <functional>
 
 #include <cuda_runtime_api.h>
+
+#include "lib/backend/device.h"
 
 namespace attn {
 
@@ -17,8 +20,10 @@ class PinnedStaging {
   PinnedStaging(const PinnedStaging&) = delete;
   PinnedStaging& operator=(const PinnedStaging&) = delete;
 
-  void upload(void* target, const void* source, std::size_t bytes);    // returns when `source` may be changed
-                                                                       // and the bytes are on the GPU
+  void upload(void* target, const void* source, std::size_t bytes);  // returns when `source` may be changed
+                                                                     // and the bytes are on the GPU
+  // Up to kFilledBytes, which `fill` writes to a page-locked place; returns when they are on their way.
+  void upload_filled(void* target, std::size_t bytes, const std::function<void(void*)>& fill);
   void download(void* target, const void* source, std::size_t bytes);  // returns when `target` is written
   // Returns at once; `target` is written by a later finish_*(). More than a slot holds: as download().
   void download_later(void* target, const void* source, std::size_t bytes);
@@ -29,7 +34,7 @@ class PinnedStaging {
   void finish_all();
 
  private:
-  static constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
+  static constexpr std::size_t kBufferBytes = kFilledBytes;
   static constexpr std::size_t kBuffers = 2;
   static constexpr std::size_t kSlotBytes = 4096;
   static constexpr std::size_t kSlots = 1024;
@@ -49,6 +54,7 @@ class PinnedStaging {
   std::array<cudaEvent_t, kBuffers> buffer_free_{};
   void* slots_ = nullptr;  // kSlots of kSlotBytes
   std::array<cudaEvent_t, kSlots> arrived_{};
+  std::size_t next_buffer_ = 0;  // of upload_filled()
   std::size_t next_slot_ = 0;
   std::deque<Pending> pending_;  // oldest first
 };

@@ -32,4 +32,16 @@ inline float random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64
   return static_cast<float>(std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * v));
 }
 
+// Close to a standard normal and never zero: the sum of the four 16-bit parts of one hash (Irwin and Hall),
+// within +-3.47. One hash and no logarithm an element, so that billions of weights take seconds. Only the
+// last step rounds.
+constexpr float near_normal(std::uint64_t bits) {
+  constexpr float kMean =
+      2 * 65535.0F - 0.5F;  // half a step off the true mean: a sum is whole, so never equal to it
+  constexpr float kScale = 2.6430e-05F;  // 1 / sqrt(4 (2^32 - 1) / 12)
+  const auto sum = static_cast<std::int32_t>((bits & 0xffffU) + ((bits >> 16) & 0xffffU) +
+                                             ((bits >> 32) & 0xffffU) + (bits >> 48));
+  return (static_cast<float>(sum) - kMean) * kScale;
+}
+
 }  // namespace attn

@@ -130,6 +130,7 @@ Model load_model(Device& device, const ModelSource& source, DType dtype) {
     model.load.bytes_read += planned.stored->bytes.size();
   }
   write_weights(device, model.weights, writes);
+  model.load.bytes_written = model.weights.bytes;
   model.load.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return model;
 }

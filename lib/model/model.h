@@ -30,7 +30,8 @@ ModelConfig source_config(const ModelSource& source);
 
 struct LoadReport {
   double seconds = 0;
-  std::size_t bytes_read = 0;  // of the checkpoint; 0 for random weights
+  std::size_t bytes_read = 0;     // of the checkpoint; 0 for random weights
+  std::size_t bytes_written = 0;  // of the device's memory, within `seconds`
   bool random = false;
   std::uint64_t seed = 0;
 };

@@ -6,23 +6,10 @@
 #include "lib/model/model.h"
 #include "lib/model/presets.h"
 #include "lib/model/weight_writer.h"
-#include "lib/tensor/convert.h"
 
 namespace attn {
 
 namespace {
-
-// Close to a standard normal and never zero: the sum of the four 16-bit parts of one hash (Irwin and Hall),
-// within
-// +-3.47. One hash and no logarithm an element, so that billions of weights take seconds.
-float near_normal(std::uint64_t bits) {
-  constexpr float kMean =
-      2 * 65535.0F - 0.5F;  // half a step off the true mean: a sum is whole, so never equal to it
-  constexpr float kScale = 2.6430e-05F;  // 1 / sqrt(4 (2^32 - 1) / 12)
-  const auto sum = static_cast<std::int32_t>((bits & 0xffffU) + ((bits >> 16) & 0xffffU) +
-                                             ((bits >> 32) & 0xffffU) + (bits >> 48));
-  return (static_cast<float>(sum) - kMean) * kScale;
-}
 
 struct Draw {
   std::uint64_t seed;
@@ -34,21 +21,11 @@ struct Draw {
     if (target.empty()) return;
     const std::uint64_t base =
         mix_bits(mix_bits(seed) ^ stream++);  // as random_bits() of lib/core/rng.h begins
-    const auto scale = static_cast<float>(deviation);
-    const auto centre = static_cast<float>(mean);
-    writes.push_back({target, [base, scale, centre](const TensorView& rows, std::int64_t first_row) {
-                        const std::int64_t columns = rows.extent(1);
-                        std::vector<float> values(static_cast<std::size_t>(columns));
-                        for (std::int64_t row = 0; row < rows.extent(0); ++row) {
-                          auto index = static_cast<std::uint64_t>((first_row + row) * columns);
-                          for (float& value : values)
-                            value = centre + scale * near_normal(mix_bits(base ^ index++));
-                          std::byte* place =
-                              rows.as<std::byte>() +
-                              static_cast<std::size_t>(row * rows.stride(0)) * size_of(rows.dtype);
-                          convert_elements(values.data(), DType::f32, place, rows.dtype, values.size());
-                        }
-                      }});
+    const RandomFill numbers{base, static_cast<float>(deviation), static_cast<float>(mean)};
+    writes.push_back(
+        {target,
+         [numbers](const TensorView& rows, std::int64_t first_row) { fill_rows(rows, first_row, numbers); },
+         numbers});
   }
   void add(const NormWeights& norm) {
     add(norm.weight, 0.05, 1);
@@ -114,6 +91,7 @@ Model random_model(Device& device, const ModelSource& source, DType dtype, std::
   write_weights(device, model.weights, draw_weights(model.config, model.weights, seed));
   model.load.random = true;
   model.load.seed = seed;
+  model.load.bytes_written = model.weights.bytes;
   model.load.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return model;
 }

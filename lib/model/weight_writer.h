@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "lib/backend/device.h"
@@ -15,11 +16,14 @@ struct WeightWrite {
   // Writes `rows` [n, columns], which lie in host memory and are rows first_row ... of `target`; called from
   // many threads at once for different rows.
   std::function<void(const TensorView& rows, std::int64_t first_row)> fill;
+  // Where given, what `fill` writes, for a device that can make it itself.
+  std::optional<RandomFill> random = std::nullopt;
 };
 
-// Runs all writes; the targets must lie in weights.storage. Where the device's memory is the host's the rows
-// are written in place; else one buffer at a time is filled on the host and uploaded. Throws what `fill`
-// throws.
-void write_weights(Device& device, const ModelWeights& weights, const std::vector<WeightWrite>& writes);
+// Runs all writes and waits for the device; the targets must lie in weights.storage. Where the device's
+// memory is the host's the rows are written in place. Else they are filled and uploaded in pieces of at most
+// `piece_bytes`, one under way while the next is filled. Throws what `fill` throws.
+void write_weights(Device& device, const ModelWeights& weights, const std::vector<WeightWrite>& writes,
+                   std::size_t piece_bytes = kFilledBytes);
 
 }  // namespace attn
