@@ -15,6 +15,8 @@ namespace {
 constexpr std::array<std::string_view, 4> kModeKeys{"mode", "kernel", "kernels", "attention_kernels"};
 // Speeds across these are not comparable: part of the settings.
 constexpr std::array<std::string_view, 4> kBuildKeys{"device", "compiler", "compiler_flags", "build_type"};
+// Those that a peer does not have.
+constexpr std::array<std::string_view, 3> kCompilerKeys{"compiler", "compiler_flags", "build_type"};
 // Comparable with a grain of salt: a warning where they differ.
 constexpr std::array<std::string_view, 8> kWarnKeys{"git_commit",    "git_dirty", "version", "cpu",
                                                     "logical_cores", "kernel",    "threads", "libraries"};
@@ -87,6 +89,22 @@ struct Entry {
   std::string mode;
 };
 
+// A peer (tools/peers) is another program, whose compiler nobody asks for: beside it ours tells nothing.
+bool is_peer(const ResultRecord& record) { return record.environment.find("peer") != nullptr; }
+
+// Where all records of one of the two modes are a peer's.
+void forget_compilers_beside_peers(std::vector<Entry>& entries, std::string_view base_mode,
+                                   std::string_view other_mode) {
+  const auto all_peers = [&](std::string_view mode) {
+    return std::all_of(entries.begin(), entries.end(),
+                       [&](const Entry& entry) { return entry.mode != mode || is_peer(*entry.record); });
+  };
+  if (!all_peers(base_mode) && !all_peers(other_mode)) return;
+  for (Entry& entry : entries) {
+    for (const std::string_view key : kCompilerKeys) entry.settings.erase(fmt::format("environment.{}", key));
+  }
+}
+
 // Why `entry` has no partner among the records of `wanted` mode.
 std::string reason_unpaired(const Entry& entry, std::span<const Entry> entries, std::string_view wanted) {
   const Entry* nearest = nullptr;
@@ -110,9 +128,12 @@ std::string reason_unpaired(const Entry& entry, std::span<const Entry> entries, 
 void warn_of_environments(const RecordPair& pair, std::vector<std::string>& warnings) {
   std::vector<const ResultRecord*> all = pair.base;
   all.insert(all.end(), pair.other.begin(), pair.other.end());
-  for (const std::string_view key : kWarnKeys) {
+  std::vector<std::string_view> keys(kWarnKeys.begin(), kWarnKeys.end());
+  keys.insert(keys.end(), kCompilerKeys.begin(), kCompilerKeys.end());  // can differ beside a peer
+  for (const std::string_view key : keys) {
     std::map<std::string, std::string> values;  // value -> the first record with it
     for (const ResultRecord* record : all) {
+      if (is_peer(*record) && contains(kCompilerKeys, key)) continue;
       const Value* value = record->environment.find(key);
       values.emplace(value ? canonical(*value) : "missing", record->source);
     }
@@ -136,6 +157,7 @@ Pairing pair_records(std::span<const ResultRecord> records, std::string_view bas
                      std::string_view other_mode) {
   std::vector<Entry> entries;
   for (const auto& record : records) entries.push_back({&record, settings_of(record), mode_of(record)});
+  forget_compilers_beside_peers(entries, base_mode, other_mode);
 
   struct Group {
     std::vector<const Entry*> base, other;

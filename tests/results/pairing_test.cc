@@ -78,6 +78,26 @@ TEST_CASE("another device or build is never paired") {
   }
 }
 
+TEST_CASE("a peer has no compiler and pairs with ours") {
+  std::vector records{record("baseline", 1, "a"), record("flash", 1, "b")};
+  records[0].environment = {{"device", "cpu"}, {"git_commit", "aaaa"}, {"peer", "torch"}};
+  records[1].environment["compiler"] = "GNU 12";
+  CHECK(pairing_of(records).pairs.size() == 1);
+  CHECK(pairing_of(records).warnings.empty());
+  records.push_back(record("flash", 1, "c"));
+  records[2].environment["compiler"] = "Clang 14";
+  const Pairing both = pairing_of(records);
+  REQUIRE(both.pairs.size() == 1);
+  CHECK(both.pairs[0].other.size() == 2);
+  REQUIRE(both.warnings.size() == 1);
+  CHECK(contains(both.warnings[0], "environment.compiler differs: Clang 14 (c), GNU 12 (b)"));
+
+  records[0].environment["device"] = "something else";
+  CHECK(pairing_of(records).pairs.empty());
+  records[0] = record("baseline", 1, "a");
+  CHECK(pairing_of(records).pairs.empty());  // no peer, no compiler named
+}
+
 TEST_CASE("another program is never paired") {
   std::vector records{record("baseline", 1, "a"), record("flash", 1, "b")};
   records[1].app = "attnppl";
