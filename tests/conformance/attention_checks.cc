@@ -194,6 +194,16 @@ AttentionProblem sized(int batch, int q_len, int kv_len, int q_heads, int kv_hea
   return p;
 }
 
+// The type that a kernel keeps scores in, which its name says where it is not f32.
+DType kept_scores(const AttentionBackend& backend, AttentionProblem problem, DType dtype) {
+  problem.dtype = dtype;
+  const std::string kernel = backend.kernel_for(problem);
+  for (const DType kept : {DType::f16, DType::bf16}) {
+    if (kernel.find(fmt::format("_{}scores", kDTypeNames.name(kept))) != std::string::npos) return kept;
+  }
+  return DType::f32;
+}
+
 std::vector<DType> dtypes_of(const AttentionBackend& backend, AttentionProblem problem) {
   std::vector<DType> all;
   for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
@@ -216,7 +226,8 @@ Failures check_against_definition(Platform& platform, AttentionBackend& backend)
       Setup setup(platform, backend, test, inputs, dtype);
       const Result result = setup.run();
       append(failures, result.failures);
-      compare(test, result, expected_of(test, inputs, dtype), setup.where(), failures);
+      const DType kept = kept_scores(backend, test.problem, dtype);
+      compare(test, result, expected_of(test, inputs, dtype, kept), setup.where(), failures);
       AttentionProblem problem = test.problem;
       problem.dtype = dtype;
       not_run.erase(backend.kernel_for(problem));
@@ -254,7 +265,7 @@ Failures check_batch_independence(Platform& platform, AttentionBackend& backend,
     const Case together{"in company", problem, Layout::dense, Fill::normal};
     for (DType dtype : dtypes_of(backend, problem)) {
       const Inputs inputs = make_inputs(together, dtype);
-      const Expected expected = expected_of(together, inputs, dtype);
+      const Expected expected = expected_of(together, inputs, dtype, kept_scores(backend, problem, dtype));
       Setup setup(platform, backend, together, inputs, dtype);
       const Result all = setup.run();
       const Placement place = out_placement(problem);
@@ -305,7 +316,7 @@ Failures check_prefill_equals_decode(Platform& platform, AttentionBackend& backe
       last.q.shape[1] = 1;
       Setup one(platform, backend, decode, last, dtype);
       const Result step = one.run();
-      const Expected expected = expected_of(decode, last, dtype);
+      const Expected expected = expected_of(decode, last, dtype, kept_scores(backend, decode.problem, dtype));
       const Placement place = out_placement(prefill.problem);
       const Placement step_place = out_placement(decode.problem);
       for (int h = 0; h < 2; ++h) {

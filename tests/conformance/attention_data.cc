@@ -116,7 +116,7 @@ double unit_roundoff(DType dtype) {
 // What correct arithmetic may be off by, from a random-walk model of rounding (n roundings add up to
 // sqrt(n)):
 // - a score is a sum of head_dim products in f32: off by u32 (4 + sqrt(head_dim)) times the sum of their
-// magnitudes;
+// magnitudes, and where it is kept in 16 bits by half an ulp of itself;
 // - an error e in the scores changes weights by a factor exp(+-e) above and below the fraction: 2 e of the
 // largest |v|;
 // - the sums over keys, and exp within a few units: u32 (8 + sqrt(visible)) of the largest |v|;
@@ -125,10 +125,10 @@ struct Tolerance {
   double out, lse;
 };
 
-Tolerance rounding_tolerance(double magnitude, double largest_v, int head_dim, int visible, double lse,
-                             DType dtype) {
+Tolerance rounding_tolerance(double magnitude, double kept_score, double largest_v, int head_dim, int visible,
+                             double lse, DType dtype) {
   constexpr double kUnit = 0x1p-24;
-  const double score = kUnit * (4 + std::sqrt(head_dim)) * magnitude;
+  const double score = kUnit * (4 + std::sqrt(head_dim)) * magnitude + kept_score;
   const double sums = kUnit * (8 + std::sqrt(visible));
   const double element = dtype == DType::f32 ? 0 : 2 * unit_roundoff(dtype);
   return {(std::expm1(2 * score) + sums + element) * largest_v, score + sums + kUnit * std::fabs(lse)};
@@ -181,7 +181,7 @@ Inputs make_inputs(const Case& test, DType dtype) {
   return in;
 }
 
-Expected expected_of(const Case& test, const Inputs& in, DType dtype) {
+Expected expected_of(const Case& test, const Inputs& in, DType dtype, DType kept) {
   const AttentionProblem& p = test.problem;
   const std::vector<float>& k_data = in.shared ? in.q_data : in.k_data;
   const std::vector<float>& v_data = in.shared ? in.q_data : in.v_data;
@@ -200,6 +200,7 @@ Expected expected_of(const Case& test, const Inputs& in, DType dtype) {
         const int kv_head = h / (p.q_heads / p.kv_heads);
         double top = -std::numeric_limits<double>::infinity();
         double magnitude = 0;
+        double largest_score = 0;
         double largest_v = 0;
         for (int j = 0; j < visible; ++j) {
           double dot = 0;
@@ -214,6 +215,7 @@ Expected expected_of(const Case& test, const Inputs& in, DType dtype) {
           }
           scores[j] = dot * static_cast<double>(p.scale);
           top = std::max(top, scores[j]);
+          largest_score = std::max(largest_score, std::fabs(scores[j]));
           magnitude = std::max(magnitude, size * static_cast<double>(p.scale));
         }
         double denominator = 0;
@@ -228,12 +230,14 @@ Expected expected_of(const Case& test, const Inputs& in, DType dtype) {
         for (int d = 0; d < p.head_dim; ++d) out[d] /= denominator;
         const double lse = top + std::log(denominator);
         e.lse[(static_cast<std::size_t>(b) * p.q_heads + h) * p.q_len + i] = lse;
-        const Tolerance tolerance = rounding_tolerance(magnitude, largest_v, p.head_dim, visible, lse, dtype);
+        const double kept_score = kept == DType::f32 ? 0 : unit_roundoff(kept) * largest_score;
+        const Tolerance tolerance =
+            rounding_tolerance(magnitude, kept_score, largest_v, p.head_dim, visible, lse, dtype);
         // Where exactly one weight is left, or all scores are equal by construction, rounding of scores
         // cancels.
         const bool exact_scores = test.fill == Fill::one_hot || test.fill == Fill::negative ||
                                   test.fill == Fill::very_negative || test.fill == Fill::constant;
-        const Tolerance strict = rounding_tolerance(0, largest_v, p.head_dim, visible, lse, dtype);
+        const Tolerance strict = rounding_tolerance(0, 0, largest_v, p.head_dim, visible, lse, dtype);
         e.out_tolerance[row] = test.fill == Fill::one_hot ? 0.0 : exact_scores ? strict.out : tolerance.out;
         e.lse_tolerance[row] = exact_scores ? strict.lse : tolerance.lse;
       }

@@ -38,7 +38,8 @@ struct Expected {
   std::vector<double> out_tolerance, lse_tolerance;
 };
 
-Expected expected_of(const Case& test, const Inputs& inputs, DType dtype);
+// `scores` is the type in which a backend keeps the scores between its kernels: 16 bits round each once.
+Expected expected_of(const Case& test, const Inputs& inputs, DType dtype, DType scores = DType::f32);
 
 // Dense out with guards.
 Placement out_placement(const AttentionProblem& problem);

@@ -1,11 +1,14 @@
 // Random weights: the same everywhere, of the stated scales, and healthy in a forward pass' first steps.
 #include <cmath>
+#include <cstring>
 
 #include <omp.h>
 
+#include "lib/core/rng.h"
 #include "lib/core/sha256.h"
 #include "lib/model/model.h"
 #include "lib/model/presets.h"
+#include "lib/model/weight_writer.h"
 #include "lib/tensor/convert.h"
 #include "tests/model/checkpoint_files.h"
 #include "tests/model/expect_error.h"
@@ -73,6 +76,77 @@ TEST_CASE("random weights depend on the seed alone") {
     CHECK(fingerprint(random_model(device, kPythia, DType::f32, 7).weights) == expected);
   }
   omp_set_num_threads(threads);
+}
+
+TEST_CASE("random weights are their definition to the bit") {
+  HostDevice device;
+  const Model model = random_model(device, kPythia, DType::f32, 7);
+  CHECK(model.load.bytes_written == model.weights.bytes);
+  // The first tensor drawn is the embedding, with deviation 1; the fifth the first layer's norm, around 1.
+  const std::uint64_t base = mix_bits(mix_bits(7) ^ 0U);
+  const std::uint64_t norm_base = mix_bits(mix_bits(7) ^ 4U);
+  for (std::uint64_t i = 0; i < 128; ++i) {
+    CHECK(model.weights.embedding.tokens.as<float>()[i] == near_normal(mix_bits(base ^ i)));
+    const volatile float product = 0.05F * near_normal(mix_bits(norm_base ^ i));  // rounded by itself
+    CHECK(model.weights.layers[0].attention_norm.weight.as<float>()[i] == 1.0F + product);
+  }
+}
+
+TEST_CASE("pieces of any size carry every row to a device whose memory is not the host's") {
+  ModelConfig config = source_config(kPythia);
+  config.layers = 2;
+  config.vocab = 300;
+  HostDevice host;
+  const ModelWeights expected = allocate_weights(host, config, DType::bf16);
+  HostDevice remote(true);
+  const ModelWeights weights = allocate_weights(remote, config, DType::bf16);
+  // Every matrix of a layer: rows below each other, rows side by side, vectors.
+  const auto writes_of = [](const ModelWeights& all) {
+    std::vector<WeightWrite> writes;
+    std::uint64_t stream = 0;
+    const auto add = [&](const TensorView& target) {
+      const RandomFill fill{mix_bits(stream++), 1, 0};
+      writes.push_back(
+          {target, [fill](const TensorView& rows, std::int64_t first) { fill_rows(rows, first, fill); }});
+    };
+    for (const TensorView& view :
+         {all.embedding.tokens, all.final_norm.weight, all.final_norm.bias, all.head.weight})
+      add(view);
+    for (const LayerWeights& layer : all.layers) {
+      for (const NormWeights* norm : {&layer.attention_norm, &layer.mlp_norm}) {
+        add(norm->weight);
+        add(norm->bias);
+      }
+      for (const LinearWeights* linear : {&layer.qkv, &layer.attention_out, &layer.mlp_in, &layer.mlp_out}) {
+        add(linear->weight);
+        add(linear->bias);
+      }
+    }
+    return writes;
+  };
+  const auto wanted = writes_of(expected);
+  const auto given = writes_of(weights);
+  write_weights(host, expected, wanted);
+  for (const std::size_t piece : {std::size_t{1281}, std::size_t{5000}, std::size_t{100000}, kFilledBytes}) {
+    CAPTURE(piece);
+    for (const Buffer& buffer : weights.storage) std::memset(buffer.data(), 0xff, buffer.bytes());
+    remote.uploaded_bytes = 0;
+    write_weights(remote, weights, given, piece);
+    CHECK(remote.uploaded_bytes == weights.bytes);
+    std::int64_t different = 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const TensorView& a = wanted[i].target;
+      const TensorView& b = given[i].target;
+      const std::int64_t rows = a.shape.rank() == 1 ? 1 : a.extent(0);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t at = row * (rows == 1 ? 0 : a.stride(0));
+        different += std::memcmp(a.as<std::uint16_t>() + at, b.as<std::uint16_t>() + at,
+                                 static_cast<std::size_t>(a.extent(a.shape.rank() - 1)) * 2) != 0;
+      }
+    }
+    CHECK(different == 0);
+  }
+  CHECK_THROWS_AS(write_weights(remote, weights, given, 1000), Error);  // a row of mlp_out has 1280 bytes
 }
 
 TEST_CASE("random weights of another dtype are the same values rounded") {
