@@ -4,8 +4,8 @@
 namespace attn::cuda {
 
 const FlashRow kDecodeD64F16 =
-    decode_table_row<DecodeTile<Half, 64, 4, 4>>("flash_decode_d64_f16", DType::f16);
+    decode_table_row<DecodeTile<Half, 64, 4, 3>>("flash_decode_d64_f16", DType::f16);
 const FlashRow kDecodeD64BF16 =
-    decode_table_row<DecodeTile<BFloat, 64, 4, 4>>("flash_decode_d64_bf16", DType::bf16);
+    decode_table_row<DecodeTile<BFloat, 64, 4, 3>>("flash_decode_d64_bf16", DType::bf16);
 
 }  // namespace attn::cuda

@@ -1,10 +1,19 @@
 // Flash attention for few queries (a decode step): keys split over blocks, f16 and bf16, sm_80 and up.
 //
-// The query rows that read one key head (q_len times the group of query heads) are packed into the 16 rows of
-// an mma tile, so that the tensor cores do the sums over the head dimension and any head dimension is alike.
+// The query rows that read one key head (q_len times the group of query heads) are packed into the 8 columns
+// of an mma tile whose 16 rows are keys (K Q^T) or dimensions (V^T P^T), so that the tensor cores do the sums
+// over the head dimension and any head dimension is alike.
 // A block takes one split of the keys of one key head; each of its warps streams slabs of 16 keys of its own
-// through cp.async stages, without a barrier, and the warps' results are merged at the end. Splits are merged
-// by a second kernel in the order of their index, so results do not change from run to run.
+// through a ring of cp.async stages, without a barrier, and the warps' results are merged at the end. The
+// block that finishes a key head's last split merges the splits in the order of their index, whichever block
+// it is, so that results do not change from run to run.
+//
+// The number of splits depends on the GPU and on the number of (sequence, key head, row block)s, not on the
+// keys, and their size on the keys that there are now: a recorded call gives the bits of a call made anew.
+// The price: a sequence's bits depend on how many others share the call.
+//
+// With an append the block whose split ends at the new key turns that key in shared memory and puts it, from
+// there, into its own slab and into the cache. No other block reads that row of the cache.
 #pragma once
 
 #include <algorithm>
@@ -14,15 +23,17 @@
 
 #include "kernels/cuda/attention_flash.h"
 #include "kernels/cuda/attention_rows.cuh"
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/programmatic_launch.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/rotate.cuh"
 
 namespace attn::cuda {
 
 inline constexpr int kDecodeMaxQueries = 16;
-inline constexpr int kDecodeRows = 16;  // of an mma tile
-inline constexpr int kSlab = 16;        // keys a warp takes at a time
+inline constexpr int kDecodeRows = 8;  // of queries: columns of an mma tile
+inline constexpr int kSlab = 16;       // keys a warp takes at a time
+inline constexpr int kMostSplits = 32;
 
 template <typename Type, int kDimValue, int kWarpsValue, int kStagesValue>
 struct DecodeTile {
@@ -31,14 +42,14 @@ struct DecodeTile {
   static constexpr int kWarps = kWarpsValue;
   static constexpr int kStages = kStagesValue;
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kStep = kDim + 8;  // elements between rows in shared memory
+  static constexpr int kBlocksPerSm = kThreads > 128 ? 3 : 4;  // that registers must allow
+  static constexpr int kStep = kDim + 8;                       // elements between rows in shared memory
   static constexpr int kChunks = kDim / 8;
   static constexpr int kSlabElements = kSlab * kStep;
+  static constexpr int kLeastKeys = kWarps * kSlab;  // of a split
+  // Shared memory: [warp][stage][k, v][key][dim], then a row for each query, the new key and the new value.
   static constexpr int kStageBytes = kWarps * kStages * 2 * kSlabElements * 2;
-  // Query fragments in registers, or, where they would not fit there, behind the stages: a place for each
-  // lane.
-  static constexpr bool kKeepQueries = kDim <= 128;
-  static constexpr int kSharedBytes = kStageBytes + (kKeepQueries ? 0 : kDim / 16 * 32 * 16);
+  static constexpr int shared_bytes(int rows) { return kStageBytes + (rows + 2) * kStep * 2; }
   static_assert(kDim % 16 == 0 && kStages >= 2);
   // The warps' sums and (maximum, sum) pairs take the stages' place at the end.
   static_assert(kWarps * kDecodeRows * (kDim + 2) * 4 <= kStageBytes);
@@ -46,30 +57,37 @@ struct DecodeTile {
 
 // What one split found for one row: its output before division, its maximum (log2 units) and its sum.
 struct DecodePartials {
-  float* out;       // [rows, splits, head_dim]
-  float* base_sum;  // [rows, splits, 2]
+  float* out;        // [rows, splits, head_dim]
+  float2* base_sum;  // [rows, splits]
+  std::uint32_t* tickets;
 };
 
 // Rows are ordered [batch, kv_head, query, head of the group].
 struct DecodeShape {
-  int group, rows_per_head, row_blocks, splits, split_keys;
+  int group, rows_per_head, row_blocks, splits;
   std::int64_t heads;  // batch * kv_heads
 };
 
-// Enough splits to give every multiprocessor two blocks, none of fewer than 128 keys unless there are fewer.
+// As few blocks as fill the multiprocessors: one each, or, where that leaves too many without (or a block
+// would run a whole head), some that take turns.
+inline int decode_splits(std::int64_t blocks, int sm_count) {
+  if (blocks > kDecodeTickets) return 1;
+  std::int64_t splits = 1;
+  for (const int each : {1, 3, 6, 12}) {
+    const std::int64_t room = std::int64_t{each} * sm_count;
+    splits = std::clamp<std::int64_t>(room / blocks, 1, kMostSplits);
+    if (splits > 1 && 8 * splits * blocks >= 7 * room) break;
+  }
+  return static_cast<int>(splits);
+}
+
 inline DecodeShape decode_shape(const AttentionParams& p, int sm_count) {
-  constexpr int kLeastKeys = 128;
-  constexpr int kMostSplits = 64;
   DecodeShape shape{};
   shape.group = p.q_heads / p.kv_heads;
   shape.rows_per_head = shape.group * p.q_len;
   shape.row_blocks = (shape.rows_per_head + kDecodeRows - 1) / kDecodeRows;
   shape.heads = static_cast<std::int64_t>(p.batch) * p.kv_heads;
-  const std::int64_t blocks = shape.heads * shape.row_blocks;
-  const auto wanted = static_cast<int>(std::min<std::int64_t>(2LL * sm_count / blocks, kMostSplits));
-  shape.splits = std::max(1, std::min(wanted, (p.kv_len + kLeastKeys - 1) / kLeastKeys));
-  const int even = (p.kv_len + shape.splits - 1) / shape.splits;
-  shape.split_keys = (even + kSlab - 1) / kSlab * kSlab;
+  shape.splits = decode_splits(shape.heads * shape.row_blocks, sm_count);
   return shape;
 }
 
@@ -90,73 +108,136 @@ __device__ __forceinline__ DecodeRow decode_row(const DecodeShape& shape, int kv
 }
 
 template <typename T>
-__device__ __forceinline__ void write_decoded(const AttentionParams& p, const DecodeShape& shape,
-                                              std::int64_t head, int r, int d, float value, float base,
-                                              float sum) {
-  const std::int64_t b = head / p.kv_heads;
-  const DecodeRow row = decode_row(shape, static_cast<int>(head % p.kv_heads), r);
+__device__ __forceinline__ void write_decoded(const AttentionParams& p, const DecodeShape& shape, int b,
+                                              int kv_head, int r, int d, float value, float base, float sum) {
+  const DecodeRow row = decode_row(shape, kv_head, r);
   row_of<T>(p.out, p.out_stride, b, row.query, row.head)[d] = from_float<T>(sum == 0.0F ? 0.0F : value / sum);
   if (d == 0 && p.lse != nullptr)
     p.lse[lse_index(p, b, row.query, row.head)] = sum == 0.0F ? -INFINITY : (base + log2f(sum)) * kLn2;
 }
 
-template <class Tile>
-__device__ __forceinline__ void load_slab(typename Tile::T* target, const typename Tile::T* source,
-                                          std::int64_t step, int count) {
-  for (int n = static_cast<int>(threadIdx.x) % 32; n < kSlab * Tile::kChunks; n += 32) {
-    const int row = n / Tile::kChunks;
-    const int column = n % Tile::kChunks * 8;
-    const bool present = row < count;
-    copy_async(target + row * Tile::kStep + column, source + row * step + column, present);
+// Copies rows 0 ... count - 1 of a slab and zeroes the others, but leaves row `skipped` alone. kWhole: count
+// is kSlab, and nothing is skipped.
+template <class Tile, bool kWhole>
+__device__ __forceinline__ void load_slab(typename Tile::T* target, const typename Tile::T* source, int step,
+                                          int count, int skipped) {
+  asm volatile("" : "+r"(step));  // else all products are kept in registers, which there are not
+#pragma unroll
+  for (int n = 0; n < kSlab * Tile::kChunks; n += 32) {
+    const int at = n + static_cast<int>(threadIdx.x) % 32;
+    const int row = at / Tile::kChunks;
+    const int column = at % Tile::kChunks * 8;
+    if (!kWhole && row == skipped) continue;
+    copy_async(target + row * Tile::kStep + column, source + row * step + column, kWhole || row < count);
   }
 }
 
+// The rows of queries [rows, kStep] in shared memory and, with `fresh`, after them the new key and the new
+// value, all turned; the new ones also to the cache where `stores`. All threads; ends without a barrier.
 template <class Tile>
-__global__ void __launch_bounds__(Tile::kThreads)
-    decode_kernel(const AttentionParams p, const DecodeShape shape, const DecodePartials partials) {
+__device__ __forceinline__ void stage_rows(const AttentionParams& p, const DecodeShape& shape,
+                                           const DecodeAppend& append, int b, int kv_head, int first_row,
+                                           int rows, int past, bool fresh, bool stores,
+                                           typename Tile::T* target) {
+  using T = typename Tile::T;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int turned = fresh ? rows + 1 : rows;
+  const T* key = fresh ? row_of<T>(append.k, append.k_stride, b, 0, kv_head) : nullptr;
+  T* key_place = stores ? row_of<T>(append.k_cache, p.k_stride, b, past, kv_head) : nullptr;
+  const auto source_of = [&](int row) {
+    if (row == rows) return key;
+    const DecodeRow place = decode_row(shape, kv_head, first_row + row);
+    return row_of<T>(p.q, p.q_stride, b, place.query, place.head);
+  };
+  const int half = append.rotary_dims / 2;
+  if (half == 0) {
+    for (int n = thread; n < turned * Tile::kChunks; n += Tile::kThreads) {
+      const int row = n / Tile::kChunks;
+      const int column = n % Tile::kChunks * 8;
+      const uint4 pack = __ldcg(reinterpret_cast<const uint4*>(source_of(row) + column));
+      *reinterpret_cast<uint4*>(target + row * Tile::kStep + column) = pack;
+      if (row == rows && stores) *reinterpret_cast<uint4*>(key_place + column) = pack;
+    }
+  } else {
+    const float* cosines = append.cos + past * append.table_step;
+    const float* sines = append.sin + past * append.table_step;
+    const int items = Tile::kDim - half;  // the pairs, then the dimensions that do not turn
+    for (int n = thread; n < turned * items; n += Tile::kThreads) {
+      const int row = n / items;
+      const int item = n - row * items;
+      const T* source = source_of(row);
+      const auto write = [&](int d, T value) {
+        target[row * Tile::kStep + d] = value;
+        if (row == rows && stores) key_place[d] = value;
+      };
+      const T second = __ldcg(source + item + half);
+      if (item >= half) {
+        write(item + half, second);
+        continue;
+      }
+      const T first = __ldcg(source + item);
+      const TurnedPair pair = turn_pair(to_float(first), to_float(second), cosines[item], sines[item]);
+      write(item, from_float<T>(pair.first));
+      write(item + half, from_float<T>(pair.second));
+    }
+  }
+  if (!fresh) return;
+  const T* value = row_of<T>(append.v, append.v_stride, b, 0, kv_head);
+  T* value_place = stores ? row_of<T>(append.v_cache, p.v_stride, b, past, kv_head) : nullptr;
+  for (int n = Tile::kThreads - 1 - thread; n < Tile::kChunks; n += Tile::kThreads) {
+    const uint4 pack = __ldcg(reinterpret_cast<const uint4*>(value + n * 8));
+    *reinterpret_cast<uint4*>(target + (rows + 1) * Tile::kStep + n * 8) = pack;
+    if (stores) *reinterpret_cast<uint4*>(value_place + n * 8) = pack;
+  }
+}
+
+// Whether this block is the last of `count` to come; what the others wrote is then seen by __ldcg.
+__device__ __forceinline__ bool last_to_arrive(std::uint32_t* ticket, int count) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(ticket, 1U) == static_cast<std::uint32_t>(count) - 1;
+    if (last) *ticket = 0;  // for the next launch
+    __threadfence();
+  }
+  __syncthreads();
+  return last;
+}
+
+template <class Tile>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
+    decode_kernel(const AttentionParams given, const DecodeShape shape, const DecodeAppend append,
+                  const DecodePartials partials) {
   using T = typename Tile::T;
   extern __shared__ uint4 shared[];
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int split = static_cast<int>(blockIdx.x % shape.splits);
-  const int row_block = static_cast<int>(blockIdx.x / shape.splits % shape.row_blocks);
-  const std::int64_t head = blockIdx.x / shape.splits / shape.row_blocks;
-  const int kv_head = static_cast<int>(head % p.kv_heads);
-  const std::int64_t b = head / p.kv_heads;
-  const int begin = split * shape.split_keys;
-  const int end = min(begin + shape.split_keys, p.kv_len);
+  const int block = static_cast<int>(blockIdx.x) / shape.splits;
+  const int split = static_cast<int>(blockIdx.x) - block * shape.splits;
+  const int head = block / shape.row_blocks;  // [batch, kv_head]
+  const int row_block = block - head * shape.row_blocks;
+  const int b = head / given.kv_heads;
+  const int kv_head = head - b * given.kv_heads;
   const int first_row = row_block * kDecodeRows;
+  const int rows = min(kDecodeRows, shape.rows_per_head - first_row);
+  const bool appends = append.k != nullptr;
+  if (!appends) {
+    wait_for_previous();
+    let_next_start();
+  }
 
-  // The query fragments, straight from where they lie, and how many keys the lane's two rows see.
-  std::uint32_t kept[Tile::kKeepQueries ? Tile::kDim / 16 : 1][4];
-  uint4* fragments = shared + Tile::kStageBytes / 16;  // [dim / 16][lane]
-  int seen[2];
-  const T* sources[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int r = first_row + lane / 4 + 8 * half;
-    const bool present = r < shape.rows_per_head;
-    const DecodeRow row = decode_row(shape, kv_head, present ? r : 0);
-    sources[half] = present ? row_of<T>(p.q, p.q_stride, b, row.query, row.head) : nullptr;
-    seen[half] = present ? min(visible_keys(p, row.query), end) : 0;
-  }
-  const auto query_pair = [&](int half, int d) {
-    return sources[half] == nullptr
-               ? 0U
-               : *reinterpret_cast<const std::uint32_t*>(sources[half] + d + lane % 4 * 2);
-  };
-#pragma unroll
-  for (int k = 0; k < Tile::kDim / 16; ++k) {
-    const std::uint32_t q[4] = {query_pair(0, 16 * k), query_pair(1, 16 * k), query_pair(0, 16 * k + 8),
-                                query_pair(1, 16 * k + 8)};
-    if constexpr (Tile::kKeepQueries) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) kept[k][e] = q[e];
-    } else if (warp == 0) {
-      fragments[k * 32 + lane] = {q[0], q[1], q[2], q[3]};
-    }
-  }
-  if constexpr (!Tile::kKeepQueries) __syncthreads();
+  // The split's keys: all splits but the last that is not empty have `chunk`.
+  AttentionParams p = given;
+  if (p.past_len != nullptr) p.kv_len = __ldcg(p.past_len) + p.q_len;
+  const int past = p.kv_len - p.q_len;
+  const int even = (p.kv_len + shape.splits - 1) / shape.splits;
+  const int chunk = max((even + kSlab - 1) / kSlab * kSlab, Tile::kLeastKeys);
+  const int filled = max((p.kv_len + chunk - 1) / chunk, 1);
+  const int begin = split * chunk;
+  const int end = min(begin + chunk, p.kv_len);
+  const bool owns_fresh = appends && split == filled - 1;
+  const int cached = owns_fresh ? past : end;  // where the keys to be read end
 
   T* stages = reinterpret_cast<T*>(shared) + warp * Tile::kStages * 2 * Tile::kSlabElements;
   const T* keys = row_of<T>(p.k, p.k_stride, b, 0, kv_head);
@@ -167,83 +248,126 @@ __global__ void __launch_bounds__(Tile::kThreads)
     if (n < own) {
       const int key = begin + (warp + n * Tile::kWarps) * kSlab;
       T* stage = stages + n % Tile::kStages * 2 * Tile::kSlabElements;
-      load_slab<Tile>(stage, keys + key * p.k_stride.token, p.k_stride.token, end - key);
-      load_slab<Tile>(stage + Tile::kSlabElements, values + key * p.v_stride.token, p.v_stride.token,
-                      end - key);
+      const T* k = keys + key * p.k_stride.token;
+      const T* v = values + key * p.v_stride.token;
+      const auto k_step = static_cast<int>(p.k_stride.token);
+      const auto v_step = static_cast<int>(p.v_stride.token);
+      const int count = cached - key;
+      if (count >= kSlab) {
+        load_slab<Tile, true>(stage, k, k_step, kSlab, kSlab);
+        load_slab<Tile, true>(stage + Tile::kSlabElements, v, v_step, kSlab, kSlab);
+      } else {
+        const int skipped = owns_fresh ? count : kSlab;
+        load_slab<Tile, false>(stage, k, k_step, count, skipped);
+        load_slab<Tile, false>(stage + Tile::kSlabElements, v, v_step, count, skipped);
+      }
     }
     commit_copies();  // also an empty group, so that groups count slabs
   };
 #pragma unroll
-  for (int n = 0; n < Tile::kStages - 1; ++n) issue(n);
+  for (int n = 0; n < Tile::kStages; ++n) issue(n);
 
-  float out[Tile::kDim / 8][4] = {};
+  if (appends) {
+    wait_for_previous();
+    let_next_start();
+  }
+  if (split >= filled) return;  // nothing was issued
+
+  // Queries, and how many keys the lane's two see.
+  T* staged = reinterpret_cast<T*>(shared + Tile::kStageBytes / 16);
+  const T* fresh = staged + rows * Tile::kStep;
+  stage_rows<Tile>(p, shape, append, b, kv_head, first_row, rows, past, owns_fresh,
+                   owns_fresh && row_block == 0, staged);
+  __syncthreads();
+  // Rows that there are not are copies of the last and see no key.
+  const T* query_place = staged + min(lane / 4, rows - 1) * Tile::kStep + lane % 4 * 2;
+  std::uint32_t queries[Tile::kDim / 16][2];
+#pragma unroll
+  for (int k = 0; k < Tile::kDim / 16; ++k) {
+    queries[k][0] = *reinterpret_cast<const std::uint32_t*>(query_place + 16 * k);
+    queries[k][1] = *reinterpret_cast<const std::uint32_t*>(query_place + 16 * k + 8);
+  }
+  int seen[2];
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const int r = first_row + lane % 4 * 2 + j;
+    seen[j] = r < shape.rows_per_head ? min(visible_keys(p, r / shape.group), end) : 0;
+  }
+  // The new key is the last, so in the last slab of its split.
+  const int fresh_slab = owns_fresh && (slabs - 1) % Tile::kWarps == warp ? own - 1 : -1;
+
+  float out[Tile::kDim / 16][4] = {};  // transposed: dimensions lane / 4 (+ 8), the lane's two queries
   float base[2] = {-INFINITY, -INFINITY};
   float sum[2] = {};
   const float c = p.scale * kLog2E;
   for (int n = 0; n < own; ++n) {
-    wait_copies<Tile::kStages - 2>();
-    __syncwarp();  // the slab has arrived for all lanes, and all have done with the one before
-    issue(n + Tile::kStages - 1);
-    const T* k_slab = stages + n % Tile::kStages * 2 * Tile::kSlabElements;
-    const T* v_slab = k_slab + Tile::kSlabElements;
-    float scores[2][4] = {};
+    T* k_slab = stages + n % Tile::kStages * 2 * Tile::kSlabElements;
+    T* v_slab = k_slab + Tile::kSlabElements;
+    wait_copies<Tile::kStages - 1>();
+    if (n == fresh_slab) {
+      const int row = past - begin - (slabs - 1) * kSlab;
+      for (int at = lane; at < 2 * Tile::kChunks; at += 32) {
+        const int which = at / Tile::kChunks;  // key, value
+        const int column = at % Tile::kChunks * 8;
+        *reinterpret_cast<uint4*>((which == 0 ? k_slab : v_slab) + row * Tile::kStep + column) =
+            *reinterpret_cast<const uint4*>(fresh + which * Tile::kStep + column);
+      }
+    }
+    __syncwarp();  // the slab has arrived for all lanes
+    // Keys lane / 4 (+ 8), the lane's two queries; two sums, since each product waits for the one before.
+    float scores[4] = {};
+    float odd[4] = {};
 #pragma unroll
     for (int k = 0; k < Tile::kDim / 16; ++k) {
-      std::uint32_t q[4];
-      if constexpr (Tile::kKeepQueries) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) q[e] = kept[k][e];
-      } else {
-        const uint4 place = fragments[k * 32 + lane];
-        q[0] = place.x;
-        q[1] = place.y;
-        q[2] = place.z;
-        q[3] = place.w;
-      }
       std::uint32_t f[4];
-      load_matrices(f, k_slab + (lane / 16 * 8 + lane % 8) * Tile::kStep + k * 16 + lane / 8 % 2 * 8);
-      multiply_add<T>(scores[0], q, f[0], f[1]);
-      multiply_add<T>(scores[1], q, f[2], f[3]);
+      load_matrices(f, k_slab + lane % 16 * Tile::kStep + k * 16 + lane / 16 * 8);
+      multiply_add<T>(k % 2 == 0 ? scores : odd, f, queries[k][0], queries[k][1]);
     }
-    const int key = begin + (warp + n * Tile::kWarps) * kSlab + lane % 4 * 2;
+    const int key = begin + (warp + n * Tile::kWarps) * kSlab + lane / 4;
+    float top[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float top = -INFINITY;
+    for (int j = 0; j < 2; ++j) {
+      scores[j] = key < seen[j] ? scores[j] + odd[j] : -INFINITY;
+      scores[2 + j] = key + 8 < seen[j] ? scores[2 + j] + odd[2 + j] : -INFINITY;
+      top[j] = __fmul_rn(fmaxf(scores[j], scores[2 + j]), c);
+    }
+    if (__any_sync(kWholeWarp, top[0] > base[0] || top[1] > base[1])) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        float& score = scores[e / 2][2 * half + e % 2];
-        if (key + e / 2 * 8 + e % 2 >= seen[half]) score = -INFINITY;
-        top = fmaxf(top, score);
-      }
-      top = fmaxf(top, __shfl_xor_sync(kWholeWarp, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(kWholeWarp, top, 2));
-      const float before = base[half];
-      base[half] = fmaxf(before, __fmul_rn(top, c));
-      const float shift = base[half] == -INFINITY ? 0.0F : base[half];
-      const float factor = exp2_fast(before - shift);
-      sum[half] *= factor;
+      for (int j = 0; j < 2; ++j) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        float& score = scores[e / 2][2 * half + e % 2];
-        score = exp2_fast(__fmaf_rn(score, c, -shift));
-        sum[half] += score;
-      }
+        for (int step = 4; step < 32; step *= 2)
+          top[j] = fmaxf(top[j], __shfl_xor_sync(kWholeWarp, top[j], step));
+        top[j] = fmaxf(top[j], base[j]);
+        const float factor = exp2_fast(base[j] - (top[j] == -INFINITY ? 0.0F : top[j]));
+        base[j] = top[j];
+        sum[j] *= factor;
 #pragma unroll
-      for (int d = 0; d < Tile::kDim / 8; ++d) {
-        out[d][2 * half] *= factor;
-        out[d][2 * half + 1] *= factor;
+        for (int d = 0; d < Tile::kDim / 16; ++d) {
+          out[d][j] *= factor;
+          out[d][2 + j] *= factor;
+        }
       }
     }
-    const std::uint32_t weights[4] = {
-        pack_pair<T>(scores[0][0], scores[0][1]), pack_pair<T>(scores[0][2], scores[0][3]),
-        pack_pair<T>(scores[1][0], scores[1][1]), pack_pair<T>(scores[1][2], scores[1][3])};
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const float shift = base[j] == -INFINITY ? 0.0F : base[j];
+#pragma unroll
+      for (int e = 0; e < 4; e += 2) {
+        scores[e + j] = exp2_fast(__fmaf_rn(scores[e + j], c, -shift));
+        sum[j] += scores[e + j];
+      }
+    }
+    const std::uint32_t weights[2] = {transpose_matrix(pack_pair<T>(scores[0], scores[1])),
+                                      transpose_matrix(pack_pair<T>(scores[2], scores[3]))};
 #pragma unroll
     for (int d = 0; d < Tile::kDim / 16; ++d) {
       std::uint32_t f[4];
-      load_matrices_transposed(f, v_slab + lane % 16 * Tile::kStep + d * 16 + lane / 16 * 8);
-      multiply_add<T>(out[2 * d], weights, f[0], f[1]);
-      multiply_add<T>(out[2 * d + 1], weights, f[2], f[3]);
+      load_matrices_transposed(f,
+                               v_slab + (lane / 16 * 8 + lane % 8) * Tile::kStep + d * 16 + lane / 8 % 2 * 8);
+      multiply_add<T>(out[d], f, weights[0], weights[1]);
     }
+    __syncwarp();  // all lanes have done with the slab
+    issue(n + Tile::kStages);
   }
 
   // Merge the warps: [warp][row][dim] sums, then [warp][row] (base, sum).
@@ -252,26 +376,27 @@ __global__ void __launch_bounds__(Tile::kThreads)
   float* outs = reinterpret_cast<float*>(shared);
   float* pairs = outs + Tile::kWarps * kDecodeRows * Tile::kDim;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    sum[half] += __shfl_xor_sync(kWholeWarp, sum[half], 1);
-    sum[half] += __shfl_xor_sync(kWholeWarp, sum[half], 2);
-    const int row = warp * kDecodeRows + lane / 4 + 8 * half;
+  for (int j = 0; j < 2; ++j) {
 #pragma unroll
-    for (int d = 0; d < Tile::kDim / 8; ++d) {
-      outs[row * Tile::kDim + d * 8 + lane % 4 * 2] = out[d][2 * half];
-      outs[row * Tile::kDim + d * 8 + lane % 4 * 2 + 1] = out[d][2 * half + 1];
+    for (int step = 4; step < 32; step *= 2) sum[j] += __shfl_xor_sync(kWholeWarp, sum[j], step);
+    if (lane % 4 * 2 + j >= rows) continue;
+    const int row = warp * kDecodeRows + lane % 4 * 2 + j;
+#pragma unroll
+    for (int d = 0; d < Tile::kDim / 16; ++d) {
+      outs[row * Tile::kDim + d * 16 + lane / 4] = out[d][j];
+      outs[row * Tile::kDim + d * 16 + lane / 4 + 8] = out[d][2 + j];
     }
-    if (lane % 4 == 0) {
-      pairs[2 * row] = base[half];
-      pairs[2 * row + 1] = sum[half];
+    if (lane < 4) {
+      pairs[2 * row] = base[j];
+      pairs[2 * row + 1] = sum[j];
     }
   }
   __syncthreads();
-  for (int n = static_cast<int>(threadIdx.x); n < kDecodeRows * Tile::kDim; n += Tile::kThreads) {
+  const std::int64_t first_place =
+      (static_cast<std::int64_t>(head) * shape.rows_per_head + first_row) * shape.splits;
+  for (int n = static_cast<int>(threadIdx.x); n < rows * Tile::kDim; n += Tile::kThreads) {
     const int row = n / Tile::kDim;
     const int d = n % Tile::kDim;
-    const int r = first_row + row;
-    if (r >= shape.rows_per_head) break;
     float top = -INFINITY;
     for (int w = 0; w < Tile::kWarps; ++w) top = fmaxf(top, pairs[2 * (w * kDecodeRows + row)]);
     const float shift = top == -INFINITY ? 0.0F : top;
@@ -283,62 +408,71 @@ __global__ void __launch_bounds__(Tile::kThreads)
       value += outs[at * Tile::kDim + d] * factor;
       total += pairs[2 * at + 1] * factor;
     }
-    if (shape.splits == 1) {
-      write_decoded<T>(p, shape, head, r, d, value, top, total);
+    if (filled == 1) {
+      write_decoded<T>(p, shape, b, kv_head, first_row + row, d, value, top, total);
       continue;
     }
-    const std::int64_t place = (head * shape.rows_per_head + r) * shape.splits + split;
+    const std::int64_t place = first_place + static_cast<std::int64_t>(row) * shape.splits + split;
     partials.out[place * Tile::kDim + d] = value;
-    if (d == 0) {
-      partials.base_sum[2 * place] = top;
-      partials.base_sum[2 * place + 1] = total;
-    }
+    if (d == 0) partials.base_sum[place] = {top, total};
   }
-}
+  if (filled == 1 || !last_to_arrive(partials.tickets + block, filled)) return;
 
-// A block a row: merges its splits in order.
-template <typename T>
-__global__ void combine_kernel(const AttentionParams p, const DecodeShape shape,
-                               const DecodePartials partials) {
-  const std::int64_t row = blockIdx.x;
-  const float* pairs = partials.base_sum + row * shape.splits * 2;
-  const float* outs = partials.out + row * shape.splits * p.head_dim;
-  float top = -INFINITY;
-  for (int s = 0; s < shape.splits; ++s) top = fmaxf(top, pairs[2 * s]);
-  const float shift = top == -INFINITY ? 0.0F : top;
-  const auto d = static_cast<int>(threadIdx.x);
-  if (d >= p.head_dim) return;
-  float value = 0;
-  float total = 0;
-  for (int s = 0; s < shape.splits; ++s) {
-    const float factor = exp2_fast(pairs[2 * s] - shift);
-    value += outs[static_cast<std::int64_t>(s) * p.head_dim + d] * factor;
-    total += pairs[2 * s + 1] * factor;
+  // Merge the splits.
+  constexpr int kPacks = Tile::kDim / 4;
+  for (int n = static_cast<int>(threadIdx.x); n < rows * kPacks; n += Tile::kThreads) {
+    const int row = n / kPacks;
+    const int d = n % kPacks * 4;
+    const std::int64_t place = first_place + static_cast<std::int64_t>(row) * shape.splits;
+    float top = -INFINITY;
+    float total = 0;
+    float value[4] = {};
+#pragma unroll 4
+    for (int s = 0; s < filled; ++s) {
+      const float2 pair = __ldcg(partials.base_sum + place + s);
+      const float4 part =
+          __ldcg(reinterpret_cast<const float4*>(partials.out + (place + s) * Tile::kDim + d));
+      const float before = top;
+      top = fmaxf(top, pair.x);
+      const float shift = top == -INFINITY ? 0.0F : top;
+      const float old_factor = exp2_fast(before - shift);
+      const float factor = exp2_fast(pair.x - shift);
+      total = total * old_factor + pair.y * factor;
+      value[0] = value[0] * old_factor + part.x * factor;
+      value[1] = value[1] * old_factor + part.y * factor;
+      value[2] = value[2] * old_factor + part.z * factor;
+      value[3] = value[3] * old_factor + part.w * factor;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      write_decoded<T>(p, shape, b, kv_head, first_row + row, d + e, value[e], top, total);
   }
-  write_decoded<T>(p, shape, row / shape.rows_per_head, static_cast<int>(row % shape.rows_per_head), d, value,
-                   top, total);
 }
 
 template <class Tile>
-cudaError_t launch_decode(const AttentionParams& p, void* workspace, int sm_count, cudaStream_t stream) {
-  using T = typename Tile::T;
-  const DecodeShape shape = decode_shape(p, sm_count);
+cudaError_t launch_decode(const DecodeCall& call, cudaStream_t stream) {
+  const AttentionParams& p = call.params;
+  const DecodeShape shape = decode_shape(p, call.sm_count);
   const std::int64_t rows = shape.heads * shape.rows_per_head;
   const std::int64_t blocks = shape.heads * shape.row_blocks * shape.splits;
-  if (blocks > 0x7fffffff || rows > 0x7fffffff) return cudaErrorInvalidConfiguration;
-  const cudaError_t raised = cudaFuncSetAttribute(
-      decode_kernel<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
-  if (raised != cudaSuccess) return raised;
+  if (blocks > 0x7fffffff) return cudaErrorInvalidConfiguration;
+  const int shared_bytes = Tile::shared_bytes(std::min(shape.rows_per_head, kDecodeRows));
+  cudaError_t error = cudaFuncSetAttribute(decode_kernel<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           Tile::shared_bytes(kDecodeRows));
+  if (error != cudaSuccess) return error;
+  // A multiprocessor changes its division of cache and shared memory only when it is empty, and so would not
+  // take this kernel beside another that asks for much.
+  error = cudaFuncSetAttribute(decode_kernel<Tile>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared);
+  if (error != cudaSuccess) return error;
   DecodePartials partials{};
-  partials.out = static_cast<float*>(workspace);
-  if (shape.splits > 1) partials.base_sum = partials.out + rows * shape.splits * p.head_dim;
-  decode_kernel<Tile>
-      <<<static_cast<unsigned>(blocks), Tile::kThreads, Tile::kSharedBytes, stream>>>(p, shape, partials);
-  const cudaError_t launched = cudaGetLastError();
-  if (launched != cudaSuccess || shape.splits == 1) return launched;
-  combine_kernel<T>
-      <<<static_cast<unsigned>(rows), threads_for(p.head_dim, 256), 0, stream>>>(p, shape, partials);
-  return cudaGetLastError();
+  partials.out = static_cast<float*>(call.workspace);
+  partials.tickets = call.tickets;
+  if (shape.splits > 1)
+    partials.base_sum = reinterpret_cast<float2*>(partials.out + rows * shape.splits * p.head_dim);
+  return launch_programmatic(decode_kernel<Tile>, dim3(static_cast<unsigned>(blocks)), dim3(Tile::kThreads),
+                             static_cast<std::size_t>(shared_bytes), stream, call.early, p, shape,
+                             call.append, partials);
 }
 
 template <class Tile>
@@ -348,11 +482,13 @@ constexpr FlashRow decode_table_row(const char* name, DType dtype) {
           Tile::kDim,
           dtype,
           80,
-          Tile::kSharedBytes,
+          Tile::shared_bytes(kDecodeRows),
           kDecodeMaxQueries,
           true,
           decode_workspace,
-          launch_decode<Tile>};
+          nullptr,
+          launch_decode<Tile>,
+          true};
 }
 
 }  // namespace attn::cuda

@@ -16,7 +16,8 @@ constexpr FlashRow simt_row(const char* name, DType dtype) {
           0,       dtype,
           80,      0,
           0,       false,
-          nullptr, launch_simt};
+          nullptr, launch_simt,
+          nullptr, true};
 }
 
 constexpr FlashRow kSimtF32 = simt_row("flash_simt_f32", DType::f32);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include <cuda_runtime_api.h>
@@ -9,6 +10,37 @@
 #include "kernels/attention_params.h"
 
 namespace attn::cuda {
+
+// A decode step's new key and value of each sequence, which the kernel turns and writes to the cache on the
+// way. The queries are then not yet turned either, and q_len is 1.
+struct DecodeAppend {
+  const void* k;  // [batch, 1, kv_heads, head_dim], not yet turned; null: all is in the cache
+  const void* v;
+  AttentionStrides k_stride, v_stride;
+  void* k_cache;  // the call's k and v, to be written at *past_len
+  void* v_cache;
+  int rotary_dims;   // even; 0: nothing turns
+  const float* cos;  // [positions, rotary_dims / 2]
+  const float* sin;
+  std::int64_t table_step;
+};
+
+// A launch with `early` may begin before the kernel before it has ended (programmatic_launch.cuh). With an
+// append it then reads, before that kernel's end, *past_len, the rotary table, and the cache below *past_len:
+// they must have been complete when that kernel began.
+struct DecodeCall {
+  AttentionParams params;
+  DecodeAppend append;
+  void* workspace;
+  std::uint32_t* tickets;  // kDecodeTickets zeros, and zeros again afterwards
+  int sm_count;
+  bool early;
+};
+
+// Row blocks of key heads whose splits can be counted; calls with more are not split.
+inline constexpr int kDecodeTickets = 4096;
+// Between tokens of k and v, so that a step of 16 fits an int.
+inline constexpr std::int64_t kDecodeMaxStep = 1 << 26;
 
 struct FlashRow {
   const char* name;
@@ -22,7 +54,10 @@ struct FlashRow {
   bool needs_alignment;  // rows begin at multiples of 16 bytes, and the scale is above 0
   // Bytes of scratch on a GPU of sm_count multiprocessors, never fewer for more keys; null: none.
   std::size_t (*workspace)(const AttentionParams& params, int sm_count);
+  // One of the two.
   cudaError_t (*launch)(const AttentionParams& params, void* workspace, int sm_count, cudaStream_t stream);
+  cudaError_t (*decode)(const DecodeCall& call, cudaStream_t stream) = nullptr;
+  bool reads_length = false;  // takes AttentionParams::past_len
 };
 
 // In order of preference: the first row that fits a problem runs it.

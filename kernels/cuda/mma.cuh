@@ -41,6 +41,14 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&out)[4]
                : "memory");
 }
 
+// An 8x8 matrix of 16-bit elements over a warp, lane l holding elements (l / 4, 2 (l % 4) + {0, 1}),
+// transposed.
+__device__ __forceinline__ std::uint32_t transpose_matrix(std::uint32_t matrix) {
+  std::uint32_t out;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;\n" : "=r"(out) : "r"(matrix));
+  return out;
+}
+
 // c [16, 8] += a [16, 16] b [16, 8], f32 sums. Lane l, with g = l / 4 and t = l % 4, holds
 //   a: rows g, g + 8, g, g + 8 at columns 2 t + {0, 1} (first two registers) and 2 t + 8 + {0, 1}
 //   b: rows 2 t + {0, 1} and 2 t + 8 + {0, 1} at column g

@@ -2,6 +2,7 @@
 #include "kernels/cuda/convert.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/rope.h"
+#include "kernels/cuda/rotate.cuh"
 
 namespace attn::cuda {
 
@@ -22,12 +23,9 @@ __device__ void turn(const T* source, T* target, int d, const float* cos, const 
   Pack<T, N> first;
   Pack<T, N> second;
   for (int n = 0; n < N; ++n) {
-    const float c = cos[d + n];
-    const float s = sin[d + n];
-    const float x = to_float(a.at[n]);
-    const float y = to_float(b.at[n]);
-    first.at[n] = from_float<T>(x * c - y * s);
-    second.at[n] = from_float<T>(y * c + x * s);
+    const TurnedPair turned = turn_pair(to_float(a.at[n]), to_float(b.at[n]), cos[d + n], sin[d + n]);
+    first.at[n] = from_float<T>(turned.first);
+    second.at[n] = from_float<T>(turned.second);
   }
   store_pack(target + d, first);
   store_pack(target + d + half, second);

@@ -1,4 +1,5 @@
 // Mode flash on a GPU: the first row of the kernels' table that fits.
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/attention_flash.h"
@@ -15,7 +16,11 @@ namespace {
 
 class FlashAttention : public AttentionBackend {
  public:
-  explicit FlashAttention(CudaDevice& device) : device_(device) {}
+  explicit FlashAttention(CudaDevice& device)
+      : device_(device),
+        tickets_(device.allocate(cuda::kDecodeTickets * sizeof(std::uint32_t), MemoryUse::workspace)) {
+    device.fill_zero(tickets_.data(), tickets_.bytes());
+  }
 
   std::string_view name() const override { return "flash"; }
 
@@ -46,14 +51,38 @@ class FlashAttention : public AttentionBackend {
     return {0, row.workspace == nullptr ? 0 : row.workspace(attention_sizes(problem), device_.sm_count())};
   }
 
+  bool appends(const AttentionProblem& problem) const override {
+    const cuda::FlashRow* row = find(problem);
+    return row != nullptr && row->decode != nullptr && problem.q_len == 1;
+  }
+
   void forward(const AttentionProblem& problem, const AttentionTensors& tensors, void*,
                void* workspace) override {
     const cuda::FlashRow& row = row_for(problem);
     if (row.needs_alignment)
       for (const TensorView* view : {&tensors.q, &tensors.k, &tensors.v, &tensors.out})
         check_aligned(*view, row.name);
-    ATTN_CUDA(
-        row.launch(attention_params(problem, tensors), workspace, device_.sm_count(), device_.stream()));
+    if (tensors.past_len != nullptr && !row.reads_length)
+      fail(ErrorKind::internal, "{} cannot read the number of keys on the device", row.name);
+    if (tensors.append != nullptr && (!appends(problem) || tensors.past_len == nullptr))
+      fail(ErrorKind::internal, "{} cannot append to the cache: {}", row.name, problem.text());
+    const AttentionParams params = attention_params(problem, tensors);
+    if (row.decode != nullptr &&
+        std::max(params.k_stride.token, params.v_stride.token) > cuda::kDecodeMaxStep)
+      fail(ErrorKind::unsupported, "{}: the keys' tokens must lie at most {} elements apart", row.name,
+           cuda::kDecodeMaxStep);
+    if (row.decode == nullptr) {
+      ATTN_CUDA(row.launch(params, workspace, device_.sm_count(), device_.stream()));
+      return;
+    }
+    cuda::DecodeCall call{};
+    call.params = params;
+    if (tensors.append != nullptr) call.append = decode_append(problem, tensors, row.name);
+    call.workspace = workspace;
+    call.tickets = static_cast<std::uint32_t*>(tickets_.data());
+    call.sm_count = device_.sm_count();
+    call.early = device_.compute_capability() >= 90;
+    ATTN_CUDA(row.decode(call, device_.stream()));
   }
 
  private:
@@ -102,7 +131,42 @@ class FlashAttention : public AttentionBackend {
            view.shape.text(), kBytes);
   }
 
+  static cuda::DecodeAppend decode_append(const AttentionProblem& problem, const AttentionTensors& tensors,
+                                          const char* kernel) {
+    const AttentionAppend& append = *tensors.append;
+    const Shape keys{problem.batch, problem.q_len, problem.kv_heads, problem.head_dim};
+    for (const TensorView* view : {&append.k, &append.v}) {
+      if (view->empty() || view->dtype != problem.dtype || !(view->shape == keys) || view->stride(3) != 1)
+        fail(ErrorKind::internal, "{}: new keys and values must be {} {} with dense rows, not {} {}", kernel,
+             kDTypeNames.name(problem.dtype), keys.text(), kDTypeNames.name(view->dtype), view->shape.text());
+      check_aligned(*view, kernel);
+    }
+    cuda::DecodeAppend out{};
+    out.k = append.k.data;
+    out.v = append.v.data;
+    out.k_stride = {append.k.stride(0), append.k.stride(1), append.k.stride(2)};
+    out.v_stride = {append.v.stride(0), append.v.stride(1), append.v.stride(2)};
+    out.k_cache = tensors.k.data;
+    out.v_cache = tensors.v.data;
+    const RotaryTable& rotary = append.rotary;
+    out.rotary_dims = rotary.rotary_dims;
+    if (rotary.rotary_dims == 0) return out;
+    const Shape table{rotary.cos.extent(0), rotary.rotary_dims / 2};
+    for (const TensorView* view : {&rotary.cos, &rotary.sin}) {
+      if (view->empty() || view->dtype != DType::f32 || !view->dense() || !(view->shape == table) ||
+          rotary.rotary_dims > problem.head_dim || table[0] < problem.kv_len)
+        fail(ErrorKind::internal, "{}: no rotary table for {} positions and {} dimensions: {}", kernel,
+             problem.kv_len, rotary.rotary_dims, view->shape.text());
+    }
+    out.cos = rotary.cos.as<const float>();
+    out.sin = rotary.sin.as<const float>();
+    out.table_step = rotary.cos.stride(0);
+    return out;
+  }
+
   CudaDevice& device_;
+  // Of the decode kernels; zero between calls. Not scratch, which holds nothing between calls.
+  Buffer tickets_;
 };
 
 }  // namespace
