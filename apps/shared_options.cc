@@ -31,6 +31,14 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--threads", options.threads, "CPU threads; 0: every core this process may use")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  add_baseline_scores(app, options.baseline_scores);
+}
+
+void add_baseline_scores(CLI::App& app, std::string& scores) {
+  app.add_option("--baseline-scores", scores,
+                 "Element type of mode baseline's score matrix: dtype (that of --dtype) or f32; the kernel's "
+                 "name in the record says it")
+      ->capture_default_str();
 }
 
 std::string model_name(const ModelOptions& options) {
@@ -47,7 +55,8 @@ DType resolve_dtype(std::string_view dtype, const Device& device) {
 }
 
 Platform open_platform(const ModelOptions& options) {
-  return open_platform(options.device, PlatformOptions{options.threads});
+  return open_platform(options.device, {options.threads, kBaselineScoresNames.parse(options.baseline_scores,
+                                                                                    "--baseline-scores")});
 }
 
 Model open_model(const ModelOptions& options, Platform& platform) {

@@ -24,10 +24,13 @@ struct ModelOptions {
   std::uint64_t seed = 0;  // of random weights, random prompts and sampling
   std::string device = "auto";
   std::string dtype = "auto";
-  int threads = 0;  // 0: every core this process may use
+  int threads = 0;                        // 0: every core this process may use
+  std::string baseline_scores = "dtype";  // a name of kBaselineScoresNames
 };
 
 void add_model_options(CLI::App& app, ModelOptions& options);
+// --baseline-scores, which add_model_options has among its own.
+void add_baseline_scores(CLI::App& app, std::string& scores);
 // Values by commas, by spaces, or by repeating the flag.
 CLI::Option* as_list(CLI::Option* option);
 

@@ -23,6 +23,7 @@ void add_op_options(CLI::App& app, OpOptions& options) {
       ->capture_default_str();
   app.add_option("--threads", options.threads, "CPU threads; 0: every core this process may use")
       ->check(CLI::NonNegativeNumber);
+  add_baseline_scores(app, options.baseline_scores);
   app.add_option("--warmup", options.warmup, "Rounds that are thrown away")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);

@@ -38,6 +38,7 @@ struct OpOptions {
   bool causal = true;
   std::string device = "auto", dtype = "auto";
   int threads = 0;
+  std::string baseline_scores = "dtype";  // as in ModelOptions
   int warmup = 1;
   int reps = 5;
   std::uint64_t seed = 0;

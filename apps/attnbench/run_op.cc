@@ -75,7 +75,9 @@ void print_line(const AttentionProblem& problem, const ResultRecord& record) {
 
 int run_op(const OpOptions& options) {
   check(options);
-  Platform platform = open_platform(options.device, PlatformOptions{options.threads});
+  Platform platform = open_platform(
+      options.device,
+      {options.threads, kBaselineScoresNames.parse(options.baseline_scores, "--baseline-scores")});
   const DeviceInfo device = platform.device->info();
   const auto problems = op_problems(options, resolve_dtype(options.dtype, *platform.device));
   ResultWriter writer(options.out, "attnbench_op.jsonl");
