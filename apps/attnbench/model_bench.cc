@@ -25,6 +25,7 @@ void run_cold(Platform& platform, const Model& model, const BenchCase& bench_cas
       generation_calls(attention, bench_case.prompt_tokens(), bench_case.new_tokens);
   const BytesByUse predicted =
       predict_memory(model.config, model.weights.dtype, bench_case.shape(), attention, calls);
+  result.memory.predicted = predicted;
   platform.device->reset_peaks();
   Transformer transformer(platform, model, bench_case.shape());
   for (const Reservation& call : calls) transformer.reserve(attention, call);
@@ -36,14 +37,66 @@ void run_cold(Platform& platform, const Model& model, const BenchCase& bench_cas
   result.finite = last_logits_finite(transformer);
 }
 
+void set_failure(ModeResult& result, const Error& error, const char* when = "") {
+  result.failure = std::string(when) + error.what();
+  result.failure_kind = error.kind();
+  const auto* out_of_memory = dynamic_cast<const OutOfMemory*>(&error);
+  if (out_of_memory != nullptr) result.refused = out_of_memory->request;
+}
+
+// Times the modes in turns. When it throws, `current` is the mode whose turn it was, or null where the memory
+// that all share was not to be had.
+void time_in_turns(Platform& platform, const Model& model, const BenchCase& bench_case,
+                   const BenchOptions& options, SensorLog* sensors, const std::vector<ModeResult*>& modes,
+                   ModeResult*& current, bool& stopped, const std::function<void(const std::string&)>& step) {
+  // One set of buffers serves all modes, so they differ in nothing but the attention.
+  current = nullptr;
+  Transformer transformer(platform, model, bench_case.shape());
+  for (ModeResult* one : modes) {
+    current = one;
+    AttentionBackend& attention = platform.backend(one->mode);
+    for (const Reservation& call :
+         generation_calls(attention, bench_case.prompt_tokens(), bench_case.new_tokens))
+      transformer.reserve(attention, call);
+  }
+  for (const ScheduledRun& run : interleave(static_cast<int>(modes.size()), options.warmup, options.reps)) {
+    if (run.kind == RunKind::cold) continue;  // done before, each mode alone
+    if (interrupted()) {
+      stopped = true;
+      return;
+    }
+    ModeResult& one = *modes[static_cast<std::size_t>(run.mode)];
+    current = &one;
+    const bool timed = run.kind == RunKind::timed;
+    step(fmt::format("{} {} {}", one.mode, timed ? "run" : "warm-up", run.index + 1));
+    if (timed && sensors != nullptr) sensors->begin();
+    Generation generation = generate(transformer, platform.backend(one.mode), bench_case.prompt.ids,
+                                     bench_case.new_tokens, options.sampling);
+    if (!timed) continue;
+    if (sensors != nullptr) one.windows.push_back(sensors->end());
+    one.token_ms.push_back(std::move(generation.token_ms));
+  }
+}
+
 }  // namespace
 
 int runs_of_case(const BenchOptions& options) {
   return static_cast<int>(options.modes.size()) * (1 + options.warmup + options.reps);
 }
 
+CaseResult failed_case(const BenchOptions& options, const Error& error) {
+  CaseResult result;
+  for (const std::string& mode : options.modes) {
+    ModeResult& one = result.modes.emplace_back();
+    one.mode = mode;
+    set_failure(one, error);
+  }
+  return result;
+}
+
 CaseResult measure_case(Platform& platform, const Model& model, const BenchCase& bench_case,
-                        const BenchOptions& options, const std::function<void(const std::string&)>& step) {
+                        const BenchOptions& options, SensorLog* sensors,
+                        const std::function<void(const std::string&)>& step) {
   CaseResult result;
   for (const std::string& mode : options.modes) {
     ModeResult& one = result.modes.emplace_back();
@@ -58,36 +111,30 @@ CaseResult measure_case(Platform& platform, const Model& model, const BenchCase&
       run_cold(platform, model, bench_case, options, one);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory && error.kind() != ErrorKind::unsupported) throw;
-      one.failure = error.what();
-      one.failure_kind = error.kind();
+      set_failure(one, error);
     }
   }
 
-  std::vector<ModeResult*> able;
-  for (ModeResult& one : result.modes) {
-    if (one.ok()) able.push_back(&one);
-  }
-  if (able.empty() || result.interrupted) return result;
-
-  // One set of buffers serves all modes, so they differ in nothing but the attention.
-  Transformer transformer(platform, model, bench_case.shape());
-  for (const ModeResult* one : able) {
-    AttentionBackend& attention = platform.backend(one->mode);
-    for (const Reservation& call :
-         generation_calls(attention, bench_case.prompt_tokens(), bench_case.new_tokens))
-      transformer.reserve(attention, call);
-  }
-  for (const ScheduledRun& run : interleave(static_cast<int>(able.size()), options.warmup, options.reps)) {
-    if (run.kind == RunKind::cold) continue;  // done above, each mode alone
-    if (interrupted()) {
-      result.interrupted = true;
-      return result;
+  while (!result.interrupted) {
+    std::vector<ModeResult*> able;
+    for (ModeResult& one : result.modes) {
+      if (one.ok()) able.push_back(&one);
     }
-    ModeResult& one = *able[static_cast<std::size_t>(run.mode)];
-    step(fmt::format("{} {} {}", one.mode, run.kind == RunKind::warmup ? "warm-up" : "run", run.index + 1));
-    Generation generation = generate(transformer, platform.backend(one.mode), bench_case.prompt.ids,
-                                     bench_case.new_tokens, options.sampling);
-    if (run.kind == RunKind::timed) one.token_ms.push_back(std::move(generation.token_ms));
+    if (able.empty()) break;
+    ModeResult* current = nullptr;
+    try {
+      time_in_turns(platform, model, bench_case, options, sensors, able, current, result.interrupted, step);
+      break;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+      if (sensors != nullptr) sensors->end();
+      for (ModeResult* one : able) {
+        one->token_ms.clear();
+        one->windows.clear();
+        if (current == nullptr || one == current)
+          set_failure(*one, error, "it ran alone, but not in turns with the others: ");
+      }
+    }
   }
   return result;
 }

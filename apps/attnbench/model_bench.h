@@ -7,7 +7,8 @@
 
 #include "apps/attnbench/cases.h"
 #include "apps/memory_fields.h"
-#include "lib/core/error.h"
+#include "lib/backend/out_of_memory.h"
+#include "lib/measure/sensor_log.h"
 #include "lib/model/generate.h"
 
 namespace attn {
@@ -17,10 +18,12 @@ struct ModeResult {
   std::string prefill_kernel, decode_kernel;  // the rows that ran; no decode for one new token
   Generation cold;                            // the first run of this mode and case, kept apart
   std::vector<std::vector<double>> token_ms;  // of each timed repetition
+  std::vector<SensorWindow> windows;          // of each timed repetition, where there are sensors
   MemoryReport memory;
   std::string failure;  // empty: it ran; else why not
   ErrorKind failure_kind = ErrorKind::internal;
-  bool finite = true;  // the last logits
+  std::optional<MemoryRequest> refused;  // of a failure for want of memory, where its size is known
+  bool finite = true;                    // the last logits
 
   bool ok() const { return failure.empty() && finite; }
 };
@@ -31,9 +34,15 @@ struct CaseResult {
 };
 
 // `step` is called before each run of a mode with a description. A mode that cannot run, or for which the
-// memory does not suffice, is reported in its result and the others go on.
+// memory does not suffice, is reported in its result and the others go on; where that shows only while the
+// modes are timed in turns, the others are timed anew without it. Whatever happens, no memory stays taken.
+// `sensors` (may be null) watch each timed repetition in a window of its own.
 CaseResult measure_case(Platform& platform, const Model& model, const BenchCase& bench_case,
-                        const BenchOptions& options, const std::function<void(const std::string&)>& step);
+                        const BenchOptions& options, SensorLog* sensors,
+                        const std::function<void(const std::string&)>& step);
+
+// Every mode of the case failed with this error.
+CaseResult failed_case(const BenchOptions& options, const Error& error);
 
 // Runs of a mode in measure_case(), for progress.
 int runs_of_case(const BenchOptions& options);

@@ -7,6 +7,7 @@
 #include "apps/interrupt.h"
 #include "lib/core/error.h"
 #include "lib/core/rng.h"
+#include "lib/measure/ceiling.h"
 #include "lib/measure/schedule.h"
 #include "lib/tensor/convert.h"
 
@@ -16,26 +17,80 @@ namespace {
 // Queries compared in each of the blocks at the beginning, the middle and the end.
 constexpr int kComparedRows = 32;
 
-struct OpMemory {
-  Tensor q, k, v, out, reference;
-  Buffer scores, workspace;
+// A problem whose keys stay in the cache from one call to the next measures the cache: several copies of its
+// tensors, this many times the cache's size, are used in turn.
+constexpr std::size_t kCachesOfCopies = 16;
+constexpr std::size_t kMostHostCopies = std::size_t{512} << 20;  // bytes, on the CPU: filling takes time
+constexpr double kLeastSampleMs = 1;  // shorter samples would time the launch of a kernel, not the kernel
+constexpr int kMostCalls = 4096;
+
+// Equal tensors, evenly apart.
+struct Copies {
+  Buffer buffer;
+  TensorView first;
+  std::size_t apart = 0;  // bytes
+  TensorView at(int index) const {
+    TensorView view = first;
+    view.data = first.as<char>() + static_cast<std::size_t>(index) * apart;
+    return view;
+  }
 };
 
-Tensor random_tensor(Device& device, const AttentionProblem& problem, int tokens, int heads,
-                     std::uint64_t seed, std::uint64_t stream) {
+struct OpMemory {
+  Copies q, k, v, out;
+  Tensor reference;
+  Buffer scores, workspace;
+  int copies = 1;
+};
+
+std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+Copies make_copies(Device& device, const AttentionProblem& problem, int tokens, int heads, int copies) {
   const Shape shape{problem.batch, tokens, heads, problem.head_dim};
-  Tensor tensor = device.allocate_tensor(problem.dtype, shape, MemoryUse::activations);
-  std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+  Copies out;
+  out.apart = rounded_up(static_cast<std::size_t>(shape.elements()) * size_of(problem.dtype));
+  out.buffer = device.allocate(out.apart * static_cast<std::size_t>(copies), MemoryUse::activations);
+  out.first = TensorView(out.buffer.data(), problem.dtype, shape);
+  return out;
+}
+
+Copies random_copies(Device& device, const AttentionProblem& problem, int tokens, int heads, int copies,
+                     std::uint64_t seed, std::uint64_t stream) {
+  Copies out = make_copies(device, problem, tokens, heads, copies);
+  std::vector<float> values(static_cast<std::size_t>(out.first.shape.elements()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = random_normal(seed, stream, i);
-  std::vector<char> bytes(tensor.view.bytes());
+  std::vector<char> bytes(out.apart);
   convert_elements(values.data(), DType::f32, bytes.data(), problem.dtype, values.size());
-  device.upload(tensor.view.data, bytes.data(), bytes.size());
-  return tensor;
+  fill_with_repeats(device, out.buffer.data(), out.buffer.bytes(), bytes.data(), bytes.size());
+  return out;
+}
+
+OpMemory make_memory(Device& device, const AttentionProblem& problem, std::uint64_t seed, int copies) {
+  OpMemory memory;
+  memory.copies = copies;
+  memory.q = random_copies(device, problem, problem.q_len, problem.q_heads, copies, seed, 0);
+  memory.k = random_copies(device, problem, problem.kv_len, problem.kv_heads, copies, seed, 1);
+  memory.v = random_copies(device, problem, problem.kv_len, problem.kv_heads, copies, seed, 2);
+  memory.out = make_copies(device, problem, problem.q_len, problem.q_heads, copies);
+  memory.reference = device.allocate_tensor(
+      problem.dtype,
+      {problem.batch, std::min(problem.q_len, kComparedRows), problem.q_heads, problem.head_dim},
+      MemoryUse::activations);
+  return memory;
+}
+
+// Copies that are wanted: more than one only where the memory limits.
+int copies_of(const Device& device, const AttentionProblem& problem, const Ceilings& ceilings) {
+  if (ceilings.cache_bytes == 0 || !memory_bound({model_flops(problem), least_bytes(problem)}, ceilings))
+    return 1;
+  const std::size_t wanted = kCachesOfCopies * ceilings.cache_bytes;
+  if (device.host_memory() && wanted > kMostHostCopies) return 1;
+  const double copies = std::ceil(static_cast<double>(wanted) / least_bytes(problem));
+  return std::max(1, static_cast<int>(std::min(copies, 1e6)));
 }
 
 // Keys head-major, as the cache of a model stores them.
-TensorView head_major(const Tensor& tensor) {
-  const TensorView& dense = tensor.view;
+TensorView head_major(const TensorView& dense) {
   TensorView view = dense;
   view.strides = {dense.stride(0), dense.extent(3), dense.extent(1) * dense.extent(3), 1};
   return view;
@@ -60,8 +115,13 @@ void compare(const std::vector<float>& ours, const std::vector<float>& reference
   }
 }
 
-AttentionTensors tensors_of(const OpMemory& memory) {
-  return {memory.q.view, head_major(memory.k), head_major(memory.v), memory.out.view, {}};
+AttentionTensors tensors_of(const OpMemory& memory, int copy = 0) {
+  AttentionTensors tensors;
+  tensors.q = memory.q.at(copy);
+  tensors.k = head_major(memory.k.at(copy));
+  tensors.v = head_major(memory.v.at(copy));
+  tensors.out = memory.out.at(copy);
+  return tensors;
 }
 
 // Blocks of query rows against the reference; by the causal rule, queries [begin, end) of the whole problem
@@ -131,62 +191,100 @@ std::vector<AttentionProblem> op_problems(const OpOptions& options, DType dtype)
   return problems;
 }
 
+namespace {
+
+void set_failure(OpModeResult& result, const Error& error) {
+  result.failure = error.what();
+  result.failure_kind = error.kind();
+  const auto* out_of_memory = dynamic_cast<const OutOfMemory*>(&error);
+  if (out_of_memory != nullptr) result.refused = out_of_memory->request;
+}
+
+// One run of `backend` on poisoned output, against the reference; takes its scratch.
+void try_mode(Platform& platform, const AttentionProblem& problem, OpMemory& memory, OpModeResult& result) {
+  Device& device = *platform.device;
+  AttentionBackend& backend = platform.backend(result.mode);
+  result.kernel = backend.kernel_for(problem);
+  const AttentionScratch need = backend.scratch(problem);
+  result.scores_bytes = need.scores_bytes;
+  result.workspace_bytes = need.workspace_bytes;
+  if (need.scores_bytes > memory.scores.bytes())
+    memory.scores = device.allocate(need.scores_bytes, MemoryUse::scores);
+  if (need.workspace_bytes > memory.workspace.bytes())
+    memory.workspace = device.allocate(need.workspace_bytes, MemoryUse::workspace);
+  // Every element of an output must be written by the kernel: what was there before is no number.
+  const std::vector<unsigned char> poison(memory.out.first.bytes(), 0xff);
+  device.upload(memory.out.first.data, poison.data(), poison.size());
+  backend.forward(problem, tensors_of(memory), memory.scores.data(), memory.workspace.data());
+  result.error = error_of(platform, problem, memory);
+}
+
+// `calls` of the mode, back to back, each on the next copy.
+double sample_ms(Platform& platform, const AttentionProblem& problem, OpMemory& memory,
+                 const OpModeResult& mode, Stopwatch& stopwatch, int& next_copy) {
+  AttentionBackend& backend = platform.backend(mode.mode);
+  platform.device->synchronize();
+  stopwatch.start();
+  for (int call = 0; call < mode.calls; ++call) {
+    backend.forward(problem, tensors_of(memory, next_copy), memory.scores.data(), memory.workspace.data());
+    next_copy = (next_copy + 1) % memory.copies;
+  }
+  stopwatch.mark();
+  return stopwatch.milliseconds().front();
+}
+
+}  // namespace
+
 std::vector<OpModeResult> measure_op(Platform& platform, const AttentionProblem& problem,
-                                     const OpOptions& options) {
+                                     const OpOptions& options, const Ceilings& ceilings) {
   Device& device = *platform.device;
   std::vector<OpModeResult> results;
   for (const std::string& mode : options.modes) results.emplace_back().mode = mode;
   OpMemory memory;
-  memory.q = random_tensor(device, problem, problem.q_len, problem.q_heads, options.seed, 0);
-  memory.k = random_tensor(device, problem, problem.kv_len, problem.kv_heads, options.seed, 1);
-  memory.v = random_tensor(device, problem, problem.kv_len, problem.kv_heads, options.seed, 2);
-  memory.out = device.allocate_tensor(problem.dtype, memory.q.view.shape, MemoryUse::activations);
-  memory.reference = device.allocate_tensor(
-      problem.dtype,
-      {problem.batch, std::min(problem.q_len, kComparedRows), problem.q_heads, problem.head_dim},
-      MemoryUse::activations);
-  // Every element of an output must be written by the kernel: what was there before is no number.
-  const std::vector<unsigned char> poison(memory.out.buffer.bytes(), 0xff);
+  for (int copies = copies_of(device, problem, ceilings); memory.q.buffer.bytes() == 0; copies = 1) {
+    try {
+      memory = make_memory(device, problem, options.seed, copies);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+      if (copies > 1) continue;  // the record says that there is one copy, and what that means
+      for (OpModeResult& result : results) set_failure(result, error);
+      return results;
+    }
+  }
 
   std::vector<OpModeResult*> able;
   for (OpModeResult& result : results) {
-    AttentionBackend& backend = platform.backend(result.mode);
-    if (const auto reason = backend.why_not(problem)) {
+    result.copies = memory.copies;
+    if (const auto reason = platform.backend(result.mode).why_not(problem)) {
       result.failure = *reason;
       result.failure_kind = ErrorKind::unsupported;
       continue;
     }
     try {
-      result.kernel = backend.kernel_for(problem);
-      const AttentionScratch need = backend.scratch(problem);
-      result.scores_bytes = need.scores_bytes;
-      result.workspace_bytes = need.workspace_bytes;
-      if (need.scores_bytes > memory.scores.bytes())
-        memory.scores = device.allocate(need.scores_bytes, MemoryUse::scores);
-      if (need.workspace_bytes > memory.workspace.bytes())
-        memory.workspace = device.allocate(need.workspace_bytes, MemoryUse::workspace);
-      device.upload(memory.out.view.data, poison.data(), poison.size());
-      backend.forward(problem, tensors_of(memory), memory.scores.data(), memory.workspace.data());
-      result.error = error_of(platform, problem, memory);
+      try_mode(platform, problem, memory, result);
       able.push_back(&result);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::out_of_memory) throw;
-      result.failure = error.what();
-      result.failure_kind = error.kind();
+      set_failure(result, error);
     }
   }
   if (able.empty()) return results;
 
   const auto stopwatch = device.make_stopwatch();
+  int next_copy = 0;
+  for (OpModeResult* result : able) {
+    while (!interrupted()) {
+      const double ms = sample_ms(platform, problem, memory, *result, *stopwatch, next_copy);
+      if (ms >= kLeastSampleMs || result->calls == kMostCalls) break;
+      const double wanted = ms > 0 ? 1.2 * kLeastSampleMs / ms * result->calls : kMostCalls;
+      result->calls = std::clamp(static_cast<int>(std::min<double>(wanted, kMostCalls)),
+                                 std::min(2 * result->calls, kMostCalls), kMostCalls);
+    }
+  }
   for (const ScheduledRun& run : interleave(static_cast<int>(able.size()), options.warmup, options.reps)) {
     if (interrupted()) return results;
     OpModeResult& result = *able[static_cast<std::size_t>(run.mode)];
-    device.synchronize();
-    stopwatch->start();
-    platform.backend(result.mode)
-        .forward(problem, tensors_of(memory), memory.scores.data(), memory.workspace.data());
-    stopwatch->mark();
-    const double ms = stopwatch->milliseconds().front();
+    const double ms = sample_ms(platform, problem, memory, result, *stopwatch, next_copy) / result.calls;
     if (run.kind == RunKind::timed) result.time_ms.push_back(ms);
   }
   return results;

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "apps/attnbench/options.h"
+#include "lib/backend/out_of_memory.h"
+#include "lib/measure/roofline.h"
 #include "lib/results/record.h"
 
 namespace attn {
@@ -20,8 +22,11 @@ struct OpModeResult {
   std::string kernel;
   std::string failure;  // empty: it ran
   ErrorKind failure_kind = ErrorKind::internal;
+  std::optional<MemoryRequest> refused;  // of a failure for want of memory, where its size is known
   OpError error;
-  std::vector<double> time_ms;
+  int calls = 1;   // of the kernel in one sample, back to back, so that a sample takes 1 ms at least
+  int copies = 1;  // of all tensors, used in turn
+  std::vector<double> time_ms;  // of one call
   std::size_t scores_bytes = 0, workspace_bytes = 0;
 };
 
@@ -29,6 +34,6 @@ struct OpModeResult {
 std::vector<AttentionProblem> op_problems(const OpOptions& options, DType dtype);
 
 std::vector<OpModeResult> measure_op(Platform& platform, const AttentionProblem& problem,
-                                     const OpOptions& options);
+                                     const OpOptions& options, const Ceilings& ceilings);
 
 }  // namespace attn

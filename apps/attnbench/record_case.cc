@@ -3,9 +3,12 @@
 
 #include <algorithm>
 
+#include "apps/attnbench/roofline_fields.h"
+#include "apps/attnbench/sensor_fields.h"
 #include "apps/summary_fields.h"
 #include "lib/measure/statistics.h"
 #include "lib/measure/token_times.h"
+#include "lib/model/work.h"
 #include "lib/results/environment.h"
 #include "lib/tensor/dtype_names.h"
 
@@ -105,18 +108,67 @@ void add_times(ResultRecord& record, const ModeResult& mode, const BenchCase& be
   record.samples["token_ms"] = std::move(repetitions);
 }
 
-void add_decode_rate(ResultRecord& record, const Model& model, const BenchCase& bench_case,
-                     const RunFacts& facts) {
-  const Value* tpot = record.metrics.find("tpot_ms");
-  if (tpot == nullptr || !tpot->number() || *tpot->number() <= 0) return;
-  const double mean_kv = bench_case.prompt_tokens() + bench_case.new_tokens / 2.0;
-  const double rate = decode_step_bytes(model.config, model.weights.dtype, bench_case.batch, mean_kv) /
-                      (*tpot->number() * 1e6);
-  record.metrics["decode_gb_s"] = rate;
-  if (facts.copy_gb_s > 0) {
-    record.metrics["copy_gb_s"] = facts.copy_gb_s;
-    record.metrics["decode_share_of_copy"] = rate / facts.copy_gb_s;
+Fields work_fields(const ForwardWork& work) {
+  return {{"product_flops", work.product_flops},
+          {"attention_flops_causal", work.attention_flops_causal},
+          {"attention_flops_full", work.attention_flops_full},
+          {"weight_bytes", work.weight_bytes},
+          {"kv_read_bytes", work.kv_read_bytes},
+          {"kv_written_bytes", work.kv_written_bytes}};
+}
+
+// The work of a prefill and of a mean decode step, the limits that follow, and the rates.
+void add_roofline(ResultRecord& record, const Model& model, const BenchCase& bench_case,
+                  const RunFacts& facts) {
+  const auto metric = [&](std::string_view key) {
+    const Value* value = record.metrics.find(key);
+    return value != nullptr ? value->number() : std::nullopt;
+  };
+  const DType dtype = model.weights.dtype;
+  const ForwardWork prefill = prefill_work(model.config, dtype, bench_case.batch, bench_case.prompt_tokens());
+  Fields work{{"prefill", work_fields(prefill)}};
+  add_limit(record, "ttft", limit_of({prefill.flops(), prefill.bytes()}, facts.ceilings), metric("ttft_ms"));
+  if (const auto ttft_ms = metric("ttft_ms"); ttft_ms && *ttft_ms > 0)
+    record.metrics["prefill_tflops"] = prefill.flops() / (*ttft_ms * 1e9);
+  if (bench_case.new_tokens > 1) {
+    const ForwardWork step = mean_decode_work(model.config, dtype, bench_case.batch,
+                                              bench_case.prompt_tokens(), bench_case.new_tokens);
+    work["decode_step"] = work_fields(step);
+    add_limit(record, "tpot", limit_of({step.flops(), step.bytes()}, facts.ceilings), metric("tpot_ms"));
+    const double copy_gb_s = facts.ceilings.copy_gb_s.best;
+    if (const auto tpot_ms = metric("tpot_ms"); tpot_ms && *tpot_ms > 0) {
+      const double rate = step.bytes() / (*tpot_ms * 1e6);
+      record.metrics["decode_gb_s"] = rate;
+      if (copy_gb_s > 0) {
+        record.metrics["copy_gb_s"] = copy_gb_s;
+        record.metrics["decode_share_of_copy"] = rate / copy_gb_s;
+      }
+    }
   }
+  record.extra["work"] = work;
+}
+
+void add_sensors(ResultRecord& record, const ModeResult& mode, const BenchCase& bench_case,
+                 const RunFacts& facts) {
+  if (facts.sensors == nullptr) {
+    record.metrics["energy_per_token_j"] = nullptr;
+    record.extra["sensors"] = no_sensor_fields(facts.no_sensors);
+    return;
+  }
+  const Sensors& sensors = facts.sensors->sensors();
+  const SensorSummary summary = summary_of(mode.windows, sensors, facts.sensors->period_s());
+  const double tokens = static_cast<double>(mode.windows.size()) * bench_case.batch *
+                        static_cast<double>(bench_case.new_tokens);
+  record.metrics["energy_per_token_j"] = summary.energy_j ? Value(*summary.energy_j / tokens) : Value();
+  record.extra["sensors"] = sensor_fields(summary, sensors.info());
+}
+
+void add_refusal(ResultRecord& record, const ModeResult& mode) {
+  if (mode.failure_kind != ErrorKind::out_of_memory) return;
+  record.metrics["bytes_asked"] = mode.refused ? Value(mode.refused->bytes) : Value();
+  if (!mode.refused) return;
+  record.metrics["bytes_asked_for"] = kMemoryUseNames.name(mode.refused->use);
+  record.metrics["bytes_in_use"] = mode.refused->in_use;
 }
 
 // How far the ids of this mode's cold run agree with those of the first mode that ran.
@@ -145,18 +197,13 @@ std::string shown(const ResultRecord& record, std::string_view key, const char* 
   return fmt::format("{:.{}f} {}", *value->number(), digits, unit);
 }
 
-}  // namespace
-
-double decode_step_bytes(const ModelConfig& config, DType dtype, int batch, double kv_len) {
-  const double embedding =
-      static_cast<double>(config.vocab) * config.hidden +
-      (config.position == PositionKind::learned ? static_cast<double>(config.max_positions) * config.hidden
-                                                : 0.0);
-  const double head = config.tied_embeddings ? static_cast<double>(config.vocab) * config.hidden : 0.0;
-  const double weights = static_cast<double>(config.parameter_count()) - embedding + head;
-  const double cache = 2.0 * config.layers * config.kv_heads * config.head_dim * kv_len * batch;
-  return (weights + cache) * static_cast<double>(size_of(dtype));
+std::string share(const ResultRecord& record, std::string_view key) {
+  const Value* value = record.metrics.find(key);
+  if (value == nullptr || !value->number()) return "-";
+  return fmt::format("{:.1f} %", 100 * *value->number());
 }
+
+}  // namespace
 
 ResultRecord make_record(const BenchOptions& options, const Platform& platform, const Model& model,
                          const BenchCase& bench_case, const CaseResult& result, const ModeResult& mode,
@@ -171,10 +218,15 @@ ResultRecord make_record(const BenchOptions& options, const Platform& platform, 
   if (!mode.decode_kernel.empty()) record.metrics["decode_kernel"] = mode.decode_kernel;
   if (const auto warning = context_warning(model.config, bench_case.shape().capacity))
     record.metrics["warning"] = *warning;
-  if (!mode.failure.empty()) return record;
+  record.extra["ceilings"] = ceiling_fields(facts.ceilings);
+  if (!mode.failure.empty()) {
+    add_refusal(record, mode);
+    return record;
+  }
 
   add_times(record, mode, bench_case);
-  add_decode_rate(record, model, bench_case, facts);
+  add_roofline(record, model, bench_case, facts);
+  add_sensors(record, mode, bench_case, facts);
   add_agreement(record, result, mode);
   record.metrics["peak_mem_mb"] =
       static_cast<double>(mode.memory.peak_bytes) / (1 << 20);  // MiB, as system B
@@ -186,7 +238,8 @@ ResultRecord make_record(const BenchOptions& options, const Platform& platform, 
 }
 
 std::vector<std::string> table_header() {
-  return {"mode", "model", "B", "prompt", "new", "TTFT", "TPOT", "throughput", "peak memory", "outcome"};
+  return {"mode",     "model", "B",        "prompt",     "new",         "TTFT",
+          "of limit", "TPOT",  "of limit", "throughput", "peak memory", "outcome"};
 }
 
 std::vector<std::string> table_row(const ResultRecord& record) {
@@ -197,7 +250,9 @@ std::vector<std::string> table_row(const ResultRecord& record) {
           parameter("prompt_tokens"),
           parameter("new_tokens"),
           shown(record, "ttft_ms", "ms", 3),
+          share(record, "ttft_share_of_limit"),
           shown(record, "tpot_ms", "ms", 3),
+          share(record, "tpot_share_of_limit"),
           shown(record, "throughput_tps", "tok/s", 1),
           shown(record, "peak_mem_mb", "MiB", 2),
           std::string(kOutcomes.name(record.outcome))};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/attnbench/model_bench.h"
+#include "lib/measure/roofline.h"
 #include "lib/results/record.h"
 
 namespace attn {
@@ -9,18 +10,18 @@ namespace attn {
 // What is the same for every record of a run.
 struct RunFacts {
   Fields environment;
-  double copy_gb_s = 0;  // the device's copy rate, measured in this run
+  Ceilings ceilings;             // of the device, measured in this run
+  SensorLog* sensors = nullptr;  // may be null; then no_sensors says why
+  std::string no_sensors;
 };
 
 ResultRecord make_record(const BenchOptions& options, const Platform& platform, const Model& model,
                          const BenchCase& bench_case, const CaseResult& result, const ModeResult& mode,
                          const RunFacts& facts);
 
-// Bytes that one decode step must read: every matrix of the layers and the head once, and the cached keys and
-// values of `kv_len` tokens of each sequence. The gathered embedding row is left out.
-double decode_step_bytes(const ModelConfig& config, DType dtype, int batch, double kv_len);
-
-// System B's table: | mode | model | B | prompt | new | TTFT | TPOT | throughput | peak memory |.
+// System B's table, and the shares of the limits:
+// | mode | model | B | prompt | new | TTFT | of limit | TPOT | of limit | throughput | peak memory | outcome
+// |.
 std::vector<std::string> table_header();
 std::vector<std::string> table_row(const ResultRecord& record);
 

@@ -1,9 +1,12 @@
 // `attnbench op` from options to records.
+#include <algorithm>
 #include <cstdio>
 
 #include <fmt/format.h>
 
+#include "apps/attnbench/measure_ceilings.h"
 #include "apps/attnbench/op_bench.h"
+#include "apps/attnbench/roofline_fields.h"
 #include "apps/attnbench/run.h"
 #include "apps/interrupt.h"
 #include "apps/summary_fields.h"
@@ -16,7 +19,7 @@ namespace attn {
 namespace {
 
 ResultRecord record_of(const AttentionProblem& problem, const OpModeResult& result, const OpOptions& options,
-                       const DeviceInfo& device, const Fields& environment) {
+                       const DeviceInfo& device, const Fields& environment, const Ceilings& ceilings) {
   ResultRecord record;
   record.app = "attnbench op";
   record.time = utc_now();
@@ -27,7 +30,12 @@ ResultRecord record_of(const AttentionProblem& problem, const OpModeResult& resu
       {"q_len", problem.q_len},   {"kv_len", problem.kv_len},   {"head_dim", problem.head_dim},
       {"causal", problem.causal}, {"seed", options.seed},       {"threads", device.threads},
       {"warmup", options.warmup}, {"reps", options.reps}};
+  record.extra["ceilings"] = ceiling_fields(ceilings);
   if (!result.failure.empty()) {
+    if (result.failure_kind == ErrorKind::out_of_memory) {
+      record.metrics["bytes_asked"] = result.refused ? Value(result.refused->bytes) : Value();
+      if (result.refused) record.metrics["bytes_asked_for"] = kMemoryUseNames.name(result.refused->use);
+    }
     record.outcome =
         result.failure_kind == ErrorKind::out_of_memory ? Outcome::out_of_memory : Outcome::unsupported;
     record.reason = result.failure;
@@ -54,6 +62,11 @@ ResultRecord record_of(const AttentionProblem& problem, const OpModeResult& resu
   record.metrics["tflops"] = model_flops(problem) * per_ms * 1e-9;
   record.metrics["tflops_full_matrix"] = full_matrix_flops(problem) * per_ms * 1e-9;
   record.metrics["gb_s"] = least_bytes(problem) * per_ms * 1e-6;
+  record.metrics["calls_per_sample"] = result.calls;
+  record.metrics["copies"] = result.copies;
+  const double bytes = least_bytes(problem);
+  add_limit(record, "time", limit_of({model_flops(problem), bytes, bytes * result.copies}, ceilings),
+            summary->median);
   record.statistics["time_ms"] = summary_fields(*summary);
   record.samples["time_ms"] = result.time_ms;
   return record;
@@ -64,9 +77,11 @@ void print_line(const AttentionProblem& problem, const ResultRecord& record) {
     const Value* value = record.metrics.find(key);
     return value != nullptr && value->number() ? fmt::format("{:.4g}", *value->number()) : std::string("-");
   };
-  fmt::print("{:<9} {:<66} {:>9} ms {:>9} TFLOP/s {:>8} GB/s  error {} ({})\n",
+  const Value* share = record.metrics.find("time_share_of_limit");
+  fmt::print("{:<9} {:<66} {:>9} ms {:>9} TFLOP/s {:>8} GB/s {:>6} of limit  error {} ({})\n",
              display(*record.parameters.find("mode")), problem.text(), metric("time_ms"), metric("tflops"),
-             metric("gb_s"), metric("relative_error"), kOutcomes.name(record.outcome));
+             metric("gb_s"), share != nullptr ? fmt::format("{:.1f} %", 100 * *share->number()) : "-",
+             metric("relative_error"), kOutcomes.name(record.outcome));
   std::fflush(stdout);
   if (!record.reason.empty()) fmt::print(stderr, "attnbench op: {}\n", record.reason);
 }
@@ -75,23 +90,38 @@ void print_line(const AttentionProblem& problem, const ResultRecord& record) {
 
 int run_op(const OpOptions& options) {
   check(options);
-  Platform platform = open_platform(
-      options.device,
-      {options.threads, kBaselineScoresNames.parse(options.baseline_scores, "--baseline-scores")});
+  Platform platform = open_platform(options.device, PlatformOptions{options.threads});
+  return run_op(options, platform);
+}
+
+int run_op(const OpOptions& options, Platform& platform, const std::optional<Ceilings>& given) {
   const DeviceInfo device = platform.device->info();
-  const auto problems = op_problems(options, resolve_dtype(options.dtype, *platform.device));
+  const DType dtype = resolve_dtype(options.dtype, *platform.device);
+  const auto problems = op_problems(options, dtype);
+  double most_bytes = 0;
+  for (const AttentionProblem& problem : problems) {
+    // On a GPU copies make every problem larger than the cache.
+    const double caches = device.spec == "cpu" ? 0 : 2.0 * static_cast<double>(device.cache_bytes);
+    most_bytes = std::max({most_bytes, least_bytes(problem), caches});
+  }
   ResultWriter writer(options.out, "attnbench_op.jsonl");
   const Fields environment = environment_fields(
       {options.argv, device.description, device.threads, {{"matrix_products", device.libraries}}});
   catch_interrupts();
+  Ceilings ceilings = given ? *given : measure_ceilings(platform, dtype, most_bytes);
+  fmt::print("{}\n", ceilings_text(ceilings, dtype));
   int worst = 0;
   for (const AttentionProblem& problem : problems) {
-    for (const OpModeResult& result : measure_op(platform, problem, options)) {
-      const ResultRecord record = record_of(problem, result, options, device, environment);
+    for (const OpModeResult& result : measure_op(platform, problem, options, ceilings)) {
+      ResultRecord record = record_of(problem, result, options, device, environment, ceilings);
+      if (record.outcome == Outcome::error && !given) {  // the machine may have been busy the first time
+        ceilings = fastest(ceilings, measure_ceilings(platform, dtype, most_bytes));
+        record = record_of(problem, result, options, device, environment, ceilings);
+      }
       writer.append(record);
       print_line(problem, record);
       if (worst == 0 && !result.failure.empty()) worst = exit_code(result.failure_kind);
-      if (worst == 0 && record.outcome == Outcome::nonfinite) worst = 1;
+      if (worst == 0 && (record.outcome == Outcome::nonfinite || record.outcome == Outcome::error)) worst = 1;
     }
     if (interrupted()) {
       fmt::print(stderr, "attnbench op: interrupted; {} is valid and holds every case up to here\n",
