@@ -21,7 +21,10 @@ def attention_operators(call) -> str:
 
 # The operator's name that proves a backend; on the CPU flash has a name of its own.
 _PROOF = {
-    SDPBackend.FLASH_ATTENTION: ("_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_for_cpu"),
+    SDPBackend.FLASH_ATTENTION: (
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_flash_attention_for_cpu",
+    ),
     SDPBackend.EFFICIENT_ATTENTION: ("_scaled_dot_product_efficient_attention",),
     SDPBackend.CUDNN_ATTENTION: ("_scaled_dot_product_cudnn_attention",),
     SDPBackend.MATH: ("_scaled_dot_product_attention_math",),

@@ -53,21 +53,57 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=modes, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add_list(parser, "--model", metavar="PRESET", type=str, help="presets of attnbench, e.g. pythia-2.8b; see --list-models")
-    add_list(parser, "--mode", metavar="MODE", type=str, default=DEFAULT_MODES, help="measured one after the other")
-    add_list(parser, "--prompt-tokens", metavar="N", help="prompt lengths, of the random ids that attnbench draws")
-    add_list(parser, "--new-tokens", metavar="N", default=[128], help="new tokens a sequence; nothing stops them")
-    add_list(parser, "--batch-sizes", "--batch-size", metavar="N", default=[1], help="sequences, all of the same prompt")
-    parser.add_argument("--known-ids", type=int, metavar="N", help="draw the prompt's ids below N (default: the "
-                        "vocabulary); attnbench uses the tokenizer's size where the model's folder has one")
+    add_list(
+        parser,
+        "--model",
+        metavar="PRESET",
+        type=str,
+        help="presets of attnbench, e.g. pythia-2.8b; see --list-models",
+    )
+    add_list(
+        parser, "--mode", metavar="MODE", type=str, default=DEFAULT_MODES, help="measured one after the other"
+    )
+    add_list(
+        parser, "--prompt-tokens", metavar="N", help="prompt lengths, of the random ids that attnbench draws"
+    )
+    add_list(
+        parser, "--new-tokens", metavar="N", default=[128], help="new tokens a sequence; nothing stops them"
+    )
+    add_list(
+        parser,
+        "--batch-sizes",
+        "--batch-size",
+        metavar="N",
+        default=[1],
+        help="sequences, all of the same prompt",
+    )
+    parser.add_argument(
+        "--known-ids",
+        type=int,
+        metavar="N",
+        help="draw the prompt's ids below N (default: the "
+        "vocabulary); attnbench uses the tokenizer's size where the model's folder has one",
+    )
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, or auto (default: %(default)s)")
-    parser.add_argument("--dtype", default="auto", choices=["auto", *DTYPES], help="auto: f32 on the CPU, bf16 on a GPU")
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads; 0: torch's own choice")
-    parser.add_argument("--warmup", type=int, default=1, metavar="N", help="runs thrown away, after the cold run (default: 1)")
-    parser.add_argument("--reps", type=int, default=5, metavar="N", help="timed runs of each mode (default: 5)")
+    parser.add_argument(
+        "--dtype", default="auto", choices=["auto", *DTYPES], help="auto: f32 on the CPU, bf16 on a GPU"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="CPU threads; 0: torch's own choice"
+    )
+    parser.add_argument(
+        "--warmup", type=int, default=1, metavar="N", help="runs thrown away, after the cold run (default: 1)"
+    )
+    parser.add_argument(
+        "--reps", type=int, default=5, metavar="N", help="timed runs of each mode (default: 5)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the prompt (default: 0)")
-    parser.add_argument("--out", default="results", help="folder (hf_bench.jsonl in it is appended to), FILE.jsonl "
-                        "(appended to) or FILE.json (default: results)")
+    parser.add_argument(
+        "--out",
+        default="results",
+        help="folder (hf_bench.jsonl in it is appended to), FILE.jsonl "
+        "(appended to) or FILE.json (default: results)",
+    )
     parser.add_argument("--list-models", action="store_true", help="print the presets and exit")
     return parser
 
@@ -172,7 +208,9 @@ def outcome_of(error: BaseException) -> tuple:
     return "error", EXIT_CODES["internal"]
 
 
-def parameters_of(options, model: str, mode: str, device, dtype: str, case: tuple, ids: list, threads: int) -> dict:
+def parameters_of(
+    options, model: str, mode: str, device, dtype: str, case: tuple, ids: list, threads: int
+) -> dict:
     """The keys of apps/attnbench/record_case.cc, equal for equal cases."""
     prompt_tokens, batch, new_tokens = case
     return {
@@ -261,8 +299,11 @@ class Sweep:
         self.environment = device_environment(argv, self.device, self.threads)
 
     def run(self) -> int:
-        print(f"{'mode':<22} {'model':<14} {'B':<3} {'prompt':<6} {'new':<5} {'TTFT':<13} {'TPOT':<13} "
-              f"{'throughput':<15} {'peak memory':<14} outcome", flush=True)
+        print(
+            f"{'mode':<22} {'model':<14} {'B':<3} {'prompt':<6} {'new':<5} {'TTFT':<13} {'TPOT':<13} "
+            f"{'throughput':<15} {'peak memory':<14} outcome",
+            flush=True,
+        )
         for model_name in self.options.model:
             self.run_model(model_name)
         print(f"Saved {self.writer.path}")
@@ -306,9 +347,7 @@ class Sweep:
             stopped = failure
             if model is not None:
                 try:
-                    run = run_mode(
-                        model, sizes, mode, ids, batch, new_tokens, options.warmup, options.reps
-                    )
+                    run = run_mode(model, sizes, mode, ids, batch, new_tokens, options.warmup, options.reps)
                     fill_record(record, run, build_s, lambda b, n: decode_step_bytes(model, sizes, b, n))
                     ids_of[mode] = run.ids
                 except Exception as error:  # the mode becomes a row with the reason, and the sweep goes on

@@ -42,7 +42,9 @@ class ModeRun:
     """What one mode gave in one case."""
 
     token_ms: list = field(default_factory=list)  # [repetition][token] since the call
-    wall_ms: list = field(default_factory=list)  # [repetition] by the host's clock, after the last id is there
+    wall_ms: list = field(
+        default_factory=list
+    )  # [repetition] by the host's clock, after the last id is there
     cold_token_ms: list = field(default_factory=list)
     ids: list = field(default_factory=list)  # [sequence][token] of the cold run
     finite: bool = True
@@ -155,15 +157,15 @@ class CompiledGenerator:
         capacity = -(-(self.prompt_tokens + new_tokens) // CACHE_MULTIPLE) * CACHE_MULTIPLE
         with torch.no_grad():  # no inference tensors: what is compiled writes to these
             self.cache = StaticCache(config=model.config, max_cache_len=capacity)
-            self.cache.early_initialization(
-                batch, sizes.kv_heads, sizes.head_dim, model.dtype, model.device
-            )
+            self.cache.early_initialization(batch, sizes.kv_heads, sizes.head_dim, model.dtype, model.device)
             self.ids = torch.zeros((batch, 1), dtype=torch.int64, device=model.device)
             self.history = torch.zeros((batch, new_tokens), dtype=torch.int64, device=model.device)
             self.slot = torch.zeros(1, dtype=torch.int64, device=model.device)
         for tensor in (self.ids, self.history, self.slot):
             torch._dynamo.mark_static_address(tensor)
-        self.decode = torch.compile(self._decode_function(), mode="reduce-overhead", fullgraph=True, dynamic=False)
+        self.decode = torch.compile(
+            self._decode_function(), mode="reduce-overhead", fullgraph=True, dynamic=False
+        )
 
     def _decode_function(self):
         model, cache, ids, history, slot = self.model, self.cache, self.ids, self.history, self.slot
@@ -224,7 +226,9 @@ class CompiledGenerator:
                 torch.cuda.synchronize(self.model.device)
             run.compile_s = time.perf_counter() - begin
         run.decode_kernel = f"compiled, {found or 'attention by generated kernels'}"
-        generated = self.mode.decode == SDPBackend.MATH and not found  # the math form, taken apart by the compiler
+        generated = (
+            self.mode.decode == SDPBackend.MATH and not found
+        )  # the math form, taken apart by the compiler
         if self.mode.decode is not None and not generated:
             require_operators(found, self.mode.decode, "decode")
         self._require_cuda_graph(counters)
@@ -278,7 +282,9 @@ def release(device) -> None:
         torch.cuda.empty_cache()
 
 
-def run_mode(model, sizes, name: str, prompt_ids: list, batch: int, new_tokens: int, warmup: int, reps: int) -> ModeRun:
+def run_mode(
+    model, sizes, name: str, prompt_ids: list, batch: int, new_tokens: int, warmup: int, reps: int
+) -> ModeRun:
     """Measures one mode in one case. Raises what torch raises, and PeerError where the mode did not run as claimed."""
     mode, device = MODES[name], model.device
     on_gpu = device.type == "cuda"

@@ -62,7 +62,16 @@ def summary_of(samples: list):
 
 def token_series(repetitions: list, batch: int, prompt_tokens: int) -> dict:
     """Metric -> samples, from the time stamps in ms since the call of each repetition's new tokens."""
-    names = ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms", "throughput_tps", "output_tps", "total_tps", "prefill_tps")
+    names = (
+        "ttft_ms",
+        "tpot_ms",
+        "itl_ms",
+        "e2e_ms",
+        "throughput_tps",
+        "output_tps",
+        "total_tps",
+        "prefill_tps",
+    )
     series = {name: [] for name in names}
 
     def rate(name: str, tokens: int, elapsed_ms: float) -> None:
@@ -214,7 +223,8 @@ class Writer:
                 json.loads(text[begin:])
                 file.write(b"\n")
             except ValueError:
-                Path(f"{self.path}.torn").open("ab").write(text[begin:] + b"\n")
+                with open(f"{self.path}.torn", "ab") as torn:
+                    torn.write(text[begin:] + b"\n")
                 file.truncate(begin)
 
     def append(self, record: dict) -> None:

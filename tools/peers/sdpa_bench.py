@@ -7,14 +7,12 @@ The product of all lists is measured, in turns of the modes. docs/peers.md says 
 
 import argparse
 import itertools
-import math
 import statistics
 import sys
-import time
 import warnings
-from dataclasses import dataclass
 
 from hf_bench import DTYPES, device_environment, open_device, open_dtype, outcome_of
+from op_problem import Problem, copies_for
 from peer_records import (
     NONFINITE_EXIT_CODE,
     PeerError,
@@ -36,51 +34,7 @@ MODE_NAMES = {
     "sdpa-math": "SDPA, math only",
 }
 DEFAULT_MODES = ["torch-eager", "sdpa-flash", "sdpa-cudnn"]
-BACKENDS = {
-    "sdpa-flash": "FLASH_ATTENTION",
-    "sdpa-cudnn": "CUDNN_ATTENTION",
-    "sdpa-efficient": "EFFICIENT_ATTENTION",
-    "sdpa-math": "MATH",
-}
-
-CACHE_MULTIPLE = 4  # the rotated buffers hold this many times the L2 cache
 CPU_CACHE_BYTES = 64 << 20  # stands for the L2 of a GPU
-MOST_COPIES = 256
-WINDOW_MS = 1.0  # between two events
-COMPARED_ROWS = 32  # queries in each of the blocks at the beginning, the middle and the end
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Sizes of one attention call, as lib/backend/attention_problem.h."""
-
-    batch: int
-    q_heads: int
-    kv_heads: int
-    head_dim: int
-    q_len: int
-    kv_len: int
-    causal: bool
-
-    def text(self) -> str:
-        return (
-            f"batch {self.batch}, heads {self.q_heads}/{self.kv_heads}, q {self.q_len}, kv {self.kv_len}, "
-            f"dim {self.head_dim}{', causal' if self.causal else ''}"
-        )
-
-    def visible_pairs(self) -> int:
-        if not self.causal:
-            return self.q_len * self.kv_len
-        first = max(0, self.q_len - self.kv_len)  # the queries before it see no key
-        seeing = self.q_len - first
-        return seeing * (first + 1 + self.kv_len - self.q_len) + seeing * (seeing - 1) // 2
-
-    def flops(self, pairs: int) -> float:
-        return 4.0 * self.head_dim * pairs * self.batch * self.q_heads
-
-    def least_bytes(self, element_bytes: int) -> float:
-        rows = 2.0 * self.q_len * self.q_heads + 2.0 * self.kv_len * self.kv_heads
-        return rows * self.batch * self.head_dim * element_bytes
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -96,20 +50,43 @@ def make_parser() -> argparse.ArgumentParser:
     add_list(parser, "--q-len", metavar="N", default=[512], help="queries a sequence; 1 is a decode step")
     add_list(parser, "--kv-len", metavar="N", help="keys a sequence (default: as the queries)")
     add_list(parser, "--head-dim", metavar="N", help="dimensions of a head (default: 64)")
-    add_list(parser, "--dim-x-heads", metavar="DxH", type=str, help="instead of --head-dim and --q-heads: pairs, "
-             "e.g. 64x32,128x16")
-    parser.add_argument("--causal", default=True, action=argparse.BooleanOptionalAction,
-                        help="query i sees key j <= i + kv_len - q_len (default)")
+    add_list(
+        parser,
+        "--dim-x-heads",
+        metavar="DxH",
+        type=str,
+        help="instead of --head-dim and --q-heads: pairs, " "e.g. 64x32,128x16",
+    )
+    parser.add_argument(
+        "--causal",
+        default=True,
+        action=argparse.BooleanOptionalAction,
+        help="query i sees key j <= i + kv_len - q_len (default)",
+    )
     parser.add_argument("--device", default="auto", help="cpu, cuda, cuda:N, or auto (default: %(default)s)")
-    parser.add_argument("--dtype", default="auto", choices=["auto", *DTYPES], help="auto: f32 on the CPU, bf16 on a GPU")
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads; 0: torch's own choice")
+    parser.add_argument(
+        "--dtype", default="auto", choices=["auto", *DTYPES], help="auto: f32 on the CPU, bf16 on a GPU"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="CPU threads; 0: torch's own choice"
+    )
     parser.add_argument("--warmup", type=int, default=1, metavar="N", help="rounds thrown away (default: 1)")
-    parser.add_argument("--reps", type=int, default=5, metavar="N", help="timed rounds of each mode (default: 5)")
-    parser.add_argument("--graph", default=True, action=argparse.BooleanOptionalAction,
-                        help="on a GPU, time calls from a CUDA graph, which the host does not slow down (default)")
+    parser.add_argument(
+        "--reps", type=int, default=5, metavar="N", help="timed rounds of each mode (default: 5)"
+    )
+    parser.add_argument(
+        "--graph",
+        default=True,
+        action=argparse.BooleanOptionalAction,
+        help="on a GPU, time calls from a CUDA graph, which the host does not slow down (default)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of queries, keys and values (default: 0)")
-    parser.add_argument("--out", default="results", help="folder (sdpa_bench.jsonl in it is appended to), FILE.jsonl "
-                        "(appended to) or FILE.json (default: results)")
+    parser.add_argument(
+        "--out",
+        default="results",
+        help="folder (sdpa_bench.jsonl in it is appended to), FILE.jsonl "
+        "(appended to) or FILE.json (default: results)",
+    )
     return parser
 
 
@@ -156,186 +133,6 @@ def problems_of(options) -> list:
     return problems
 
 
-def copies_for(bytes_of_one: float, cache_bytes: int) -> int:
-    """So many sets of tensors that together they exceed CACHE_MULTIPLE times the cache."""
-    return max(1, min(MOST_COPIES, math.floor(CACHE_MULTIPLE * cache_bytes / bytes_of_one) + 1))
-
-
-class Inputs:
-    """Random tensors: q [batch, q_heads, q_len, dim] laid out token by token, as a projection leaves it; k and v
-    [batch, kv_heads, kv_len, dim] laid out head by head, as a cache. `copies` sets of them."""
-
-    def __init__(self, problem: Problem, copies: int, device, dtype, seed: int):
-        import torch
-
-        generator = torch.Generator(device).manual_seed(seed)
-
-        def draw(*shape):
-            return torch.randn(shape, generator=generator, device=device, dtype=dtype)
-
-        p = problem
-        self.sets = [
-            (
-                draw(p.batch, p.q_len, p.q_heads, p.head_dim).transpose(1, 2),
-                draw(p.batch, p.kv_heads, p.kv_len, p.head_dim),
-                draw(p.batch, p.kv_heads, p.kv_len, p.head_dim),
-            )
-            for _ in range(copies)
-        ]
-
-
-def causal_mask(problem: Problem, device):
-    """[q_len, kv_len], True where a query sees a key: bottom-right."""
-    import torch
-
-    mask = torch.ones((problem.q_len, problem.kv_len), dtype=torch.bool, device=device)
-    return mask.tril(problem.kv_len - problem.q_len)
-
-
-def make_call(mode: str, problem: Problem, device, dtype):
-    """A function (q, k, v) -> output [batch, q_heads, q_len, dim]."""
-    import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.nn.attention.bias import causal_lower_right
-
-    groups = problem.q_heads // problem.kv_heads
-    scale = problem.head_dim**-0.5
-    if mode == "torch-eager":
-        # Additive and always there, as transformers makes it once for all layers.
-        seen = causal_mask(problem, device) if problem.causal else torch.ones((1, 1), dtype=torch.bool, device=device)
-        mask = torch.zeros(seen.shape, device=device, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
-        mask = mask.expand(problem.q_len, problem.kv_len)[None, None]
-        del seen
-
-        def repeated(x):
-            if groups == 1:
-                return x
-            b, h, n, d = x.shape
-            return x[:, :, None].expand(b, h, groups, n, d).reshape(b, h * groups, n, d)
-
-        def eager(q, k, v):
-            weights = torch.matmul(q, repeated(k).transpose(2, 3)) * scale
-            weights = weights + mask
-            weights = torch.softmax(weights, dim=-1, dtype=torch.float32).to(q.dtype)
-            return torch.matmul(weights, repeated(v)).transpose(1, 2).contiguous().transpose(1, 2)
-
-        return eager
-
-    # One query sees every key; with as many queries as keys, torch's top-left rule is the bottom-right one.
-    square = problem.q_len == problem.kv_len
-    bias = None
-    if problem.causal and not square and problem.q_len > 1:
-        bias = causal_lower_right(problem.q_len, problem.kv_len)
-    arguments = {"attn_mask": bias, "is_causal": problem.causal and square and problem.q_len > 1, "scale": scale}
-    if groups > 1:
-        arguments["enable_gqa"] = True
-    backend = getattr(SDPBackend, BACKENDS[mode])
-
-    def fused(q, k, v):
-        with sdpa_kernel(backend):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, **arguments)
-
-    return fused
-
-
-def kernel_of(mode: str, call, inputs: tuple) -> str:
-    """The operator that ran, for the record; Error where it is not the mode's."""
-    from torch.nn.attention import SDPBackend
-
-    from attention_proof import attention_operators, require_operators
-
-    found = attention_operators(lambda: call(*inputs))
-    return require_operators(found, getattr(SDPBackend, BACKENDS[mode]) if mode in BACKENDS else None, mode)
-
-
-def error_of(problem: Problem, inputs: tuple, out) -> dict:
-    """Against softmax in float64, over blocks of queries of the first and the last sequence, all heads."""
-    import torch
-
-    q, k, v = inputs
-    rows = min(problem.q_len, COMPARED_ROWS)
-    blocks = sorted({0, (problem.q_len - rows) // 2, problem.q_len - rows})
-    groups = problem.q_heads // problem.kv_heads
-    largest = squares = reference_squares = compared = 0
-    finite = bool(torch.isfinite(out).all())
-    for sequence in sorted({0, problem.batch - 1}):
-        for head in range(problem.q_heads):
-            keys, values = k[sequence, head // groups].double(), v[sequence, head // groups].double()
-            taken = torch.cat([torch.arange(begin, begin + rows) for begin in blocks]).unique().to(q.device)
-            scores = q[sequence, head, taken].double() @ keys.T * problem.head_dim**-0.5
-            if problem.causal:
-                last = taken[:, None] + problem.kv_len - problem.q_len
-                scores = scores.masked_fill(torch.arange(problem.kv_len, device=q.device)[None] > last, -math.inf)
-            # A query that sees no key has no softmax; ours is zero there.
-            reference = torch.softmax(scores, -1).nan_to_num(0.0) @ values
-            difference = out[sequence, head, taken].double() - reference
-            largest = max(largest, float(difference.abs().max()))
-            squares += float(difference.square().sum())
-            reference_squares += float(reference.square().sum())
-            compared += len(taken)
-    return {
-        "finite": finite and math.isfinite(largest),
-        "max_abs_error": largest,
-        "relative_error": math.sqrt(squares / reference_squares) if reference_squares else math.sqrt(squares),
-        "rows_compared": compared,
-    }
-
-
-class GpuTimer:
-    """Calls over all sets of tensors in turn, between two events; from a CUDA graph unless asked otherwise."""
-
-    def __init__(self, call, sets: list, device, graph: bool):
-        import torch
-
-        self.torch, self.device, self.calls = torch, device, len(sets)
-        self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-
-        def run():
-            for inputs in sets:
-                call(*inputs)
-
-        self.run, self.graph, self.how = run, None, "calls from the host"
-        if graph:
-            side = torch.cuda.Stream(device)
-            side.wait_stream(torch.cuda.current_stream(device))
-            with torch.cuda.stream(side):
-                call(*sets[0])  # set-up that a capture does not allow
-            torch.cuda.current_stream(device).wait_stream(side)
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                run()
-            self.run, self.how = self.graph.replay, "CUDA graph"
-        self.passes = 1
-        once = min(self._window() for _ in range(2))
-        self.passes = max(1, math.ceil(WINDOW_MS / max(once, 1e-3)))
-
-    def _window(self) -> float:
-        self.torch.cuda.synchronize(self.device)
-        self.events[0].record()
-        for _ in range(self.passes):
-            self.run()
-        self.events[1].record()
-        self.torch.cuda.synchronize(self.device)
-        return self.events[0].elapsed_time(self.events[1])
-
-    def time_ms(self) -> float:
-        return self._window() / (self.passes * self.calls)
-
-
-class CpuTimer:
-    def __init__(self, call, sets: list, device, graph: bool):
-        self.call, self.sets, self.how, self.passes = call, sets, "calls from the host", 1
-        self.calls = len(sets)
-        self.passes = max(1, math.ceil(WINDOW_MS / max(self.time_ms() * self.calls, 1e-3)))
-
-    def time_ms(self) -> float:
-        begin = time.perf_counter()
-        for _ in range(self.passes):
-            for inputs in self.sets:
-                self.call(*inputs)
-        return (time.perf_counter() - begin) * 1e3 / (self.passes * self.calls)
-
-
 class OpSweep:
     def __init__(self, options, argv: list):
         import torch
@@ -347,7 +144,9 @@ class OpSweep:
             torch.set_num_threads(options.threads)
         on_gpu = self.device.type == "cuda"
         self.threads = 0 if on_gpu else torch.get_num_threads()
-        self.cache_bytes = torch.cuda.get_device_properties(self.device).L2_cache_size if on_gpu else CPU_CACHE_BYTES
+        self.cache_bytes = (
+            torch.cuda.get_device_properties(self.device).L2_cache_size if on_gpu else CPU_CACHE_BYTES
+        )
         self.writer = Writer(options.out, "sdpa_bench.jsonl")
         self.environment = device_environment(argv, self.device, self.threads)
 
@@ -395,8 +194,15 @@ class OpSweep:
         timers, samples = {}, {mode: [] for mode in records}
         try:
             element = self.dtype.itemsize
-            inputs = Inputs(problem, copies_for(problem.least_bytes(element), self.cache_bytes), self.device, self.dtype,
-                            self.options.seed)
+            from op_calls import Inputs
+
+            inputs = Inputs(
+                problem,
+                copies_for(problem.least_bytes(element), self.cache_bytes),
+                self.device,
+                self.dtype,
+                self.options.seed,
+            )
         except Exception as error:
             for record in records.values():
                 self.stop(record, error)
@@ -426,6 +232,8 @@ class OpSweep:
         if on_gpu:
             torch.cuda.reset_peak_memory_stats(self.device)
             before = torch.cuda.memory_allocated(self.device)
+        from op_calls import CpuTimer, GpuTimer, error_of, kernel_of, make_call
+
         call = make_call(mode, problem, self.device, self.dtype)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -452,7 +260,9 @@ class OpSweep:
         record["max_abs_error"], record["relative_error"] = error["max_abs_error"], error["relative_error"]
         self.release()  # room for the memory of a graph
         timer = (GpuTimer if on_gpu else CpuTimer)(call, sets, self.device, self.options.graph)
-        record.update(timed_as=timer.how, calls_in_window=timer.passes * timer.calls, rotated_buffers=timer.calls)
+        record.update(
+            timed_as=timer.how, calls_in_window=timer.passes * timer.calls, rotated_buffers=timer.calls
+        )
         return timer
 
     def stop(self, record: dict, error: BaseException) -> None:
@@ -472,9 +282,12 @@ class OpSweep:
         def metric(key):
             return f"{record[key]:.4g}" if record.get(key) is not None else "-"
 
-        print(f"{record['parameters']['mode']:<14} {problem.text():<66} {metric('time_ms'):>9} ms "
-              f"{metric('tflops'):>9} TFLOP/s {metric('gb_s'):>8} GB/s  error {metric('relative_error')} "
-              f"({record['outcome']})", flush=True)
+        print(
+            f"{record['parameters']['mode']:<14} {problem.text():<66} {metric('time_ms'):>9} ms "
+            f"{metric('tflops'):>9} TFLOP/s {metric('gb_s'):>8} GB/s  error {metric('relative_error')} "
+            f"({record['outcome']})",
+            flush=True,
+        )
         if record["reason"]:
             print(f"sdpa_bench: {record['reason']}", file=sys.stderr)
 
