@@ -12,6 +12,29 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
+// x Phi(x) to a relative 1e-5, which 16 bits cannot tell from the exact value, in a third of the
+// instructions: Phi(-a) = exp(-a^2 / 2) t q(t) with t = 1 / (1 + 0.3 a), q fitted for the least largest
+// relative error over 0 <= a <= 13.3 (7.3e-6).
+__device__ __forceinline__ float gelu_erf_16_bits(float x) {
+  const float a = fabsf(x);
+  const float t = __fdividef(1.0F, fmaf(0.3F, a, 1.0F));
+  float q = -0.0776749188F;
+  q = fmaf(q, t, 0.21777464F);
+  q = fmaf(q, t, -0.0189357868F);
+  q = fmaf(q, t, 0.14526931F);
+  q = fmaf(q, t, 0.113470586F);
+  q = fmaf(q, t, 0.120099802F);
+  const float tail = __expf(-0.5F * a * a) * (t * q);
+  return x * (x < 0.0F ? tail : 1.0F - tail);
+}
+
+// For a result that is rounded to T.
+template <typename T>
+__device__ __forceinline__ float apply_for(Function function, float x) {
+  if (sizeof(T) == 2 && function == Function::gelu_erf) return gelu_erf_16_bits(x);
+  return apply(function, x);
+}
+
 // Blocks step over columns in x and over rows in y.
 template <typename T, int N>
 __global__ void bias_kernel(const BiasActivation args) {
@@ -29,7 +52,8 @@ __global__ void bias_kernel(const BiasActivation args) {
   for (std::int64_t row = blockIdx.y; row < args.rows; row += gridDim.y) {
     T* place = static_cast<T*>(args.x) + row * args.step + i;
     auto x = load_pack<N>(place);
-    for (int n = 0; n < N; ++n) x.at[n] = from_float<T>(apply(args.function, to_float(x.at[n]) + bias[n]));
+    for (int n = 0; n < N; ++n)
+      x.at[n] = from_float<T>(apply_for<T>(args.function, to_float(x.at[n]) + bias[n]));
     store_pack(place, x);
   }
 }

@@ -158,6 +158,11 @@ TEST_CASE("the GPU projects as the CPU does") {
     }
     check_project(gpu, cpu, {3, 2560, 1000, 0, NormKind::layer_norm, Activation::gelu_erf, false, true},
                   dtype);
+    // Rows of a norm that fit registers in one, two and four packs a thread, and ones that do not fit.
+    for (const std::int64_t hidden : {2048, 4096, 5120, 8192, 12288, 16384, 20000}) {
+      for (const NormKind norm : {NormKind::layer_norm, NormKind::rms_norm})
+        check_project(gpu, cpu, {9, hidden, 24, 8, norm, Activation::none, false, true}, dtype);
+    }
   }
 }
 

@@ -146,6 +146,67 @@ TEST_CASE("a bias and the tanh form of GELU in a product are what separate passe
   }
 }
 
+TEST_CASE("activations of every 16 bit number are rounded from the right value") {
+  ATTN_OPEN_GPU(platform);
+  Device& device = *platform.device;
+  constexpr std::int64_t kNumbers = 65536;
+  constexpr std::int64_t kInner = 8;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    // A product with weights of 0 hands each number in through the bias.
+    std::vector<std::uint16_t> bits(kNumbers);
+    for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint16_t>(i);
+    std::vector<float> xs(kNumbers);
+    convert_elements(bits.data(), dtype, xs.data(), DType::f32, xs.size());
+    Tensor bias = device.allocate_tensor(dtype, {kNumbers}, MemoryUse::other);
+    device.upload(bias.view.data, bits.data(), bias.view.bytes());
+    Tensor weight = device.allocate_tensor(dtype, {kNumbers, kInner}, MemoryUse::other);
+    device.fill_zero(weight.view.data, weight.view.bytes());
+    const Matrix x(device, dtype, 9, kInner, 1, 1);  // too many rows for the kernels of few
+    const Matrix gain(device, dtype, 1, kInner, 2, 1);
+    Tensor normed = device.allocate_tensor(dtype, {9, kInner}, MemoryUse::other);
+    Tensor out = device.allocate_tensor(dtype, {9, kNumbers}, MemoryUse::other);
+    const NormWeights norm{NormKind::rms_norm, 1e-5F, gain.row(), {}};
+    const LinearWeights linear{weight.view, bias.view};
+    const double unit = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+    const double least = dtype == DType::f16 ? 0x1p-25 : 0x1p-126;  // half of the smallest; or flushed
+    for (const Activation activation : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh,
+                                        Activation::silu, Activation::relu}) {
+      const ProjectTerm term{&norm, &linear, activation, false, out.view};
+      platform.ops->project(x.gpu.view, {&term, 1}, {normed.view, {}});
+      const auto made = numbers(device, out.view.slice(0, 4, 1));
+      int wrong = 0;
+      for (std::size_t i = 0; i < xs.size(); ++i) {
+        const double at = static_cast<double>(xs[i]);
+        if (std::isnan(at)) {
+          wrong += std::isnan(made[i]) || activation == Activation::gelu_tanh ? 0 : 1;
+          continue;
+        }
+        if (std::isinf(at)) continue;
+        double truth = at;
+        double allowed = unit * 1.01;  // of the value
+        double beside = least;
+        if (activation == Activation::gelu_erf) truth = 0.5 * at * std::erfc(-at / std::sqrt(2.0));
+        if (activation == Activation::silu) {
+          truth = at / (1 + std::exp(-at));
+          beside = std::max(beside, 1e-35);  // e^-x ends before f32 does
+        }
+        if (activation == Activation::relu) truth = std::max(at, 0.0);
+        if (activation == Activation::gelu_tanh) {  // the library's own: right about the size of x
+          truth = gelu_tanh(at);
+          beside += 0x1p-10 * std::min(std::fabs(at), 8.0);
+        }
+        const double off = std::fabs(static_cast<double>(made[i]) - truth);
+        if (off <= allowed * std::fabs(truth) + beside) continue;
+        if (++wrong <= 3) {
+          UNSCOPED_INFO(fmt::format("{} activation {}: {} gives {} instead of {}", kDTypeNames.name(dtype),
+                                    static_cast<int>(activation), at, made[i], truth));
+        }
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("a product first used in a recording is chosen without being timed") {
   ATTN_OPEN_GPU(platform);
   Device& device = *platform.device;
