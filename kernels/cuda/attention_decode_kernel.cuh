@@ -17,43 +17,14 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/attention_flash.h"
-#include "kernels/cuda/attention_rows.cuh"
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/attention_decode_rows.cuh"
 #include "kernels/cuda/programmatic_launch.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/rotate.cuh"
 
 namespace attn::cuda {
-
-inline constexpr int kDecodeMaxQueries = 16;
-inline constexpr int kDecodeRows = 8;  // of queries: columns of an mma tile
-inline constexpr int kSlab = 16;       // keys a warp takes at a time
-inline constexpr int kMostSplits = 32;
-
-template <typename Type, int kDimValue, int kWarpsValue, int kStagesValue>
-struct DecodeTile {
-  using T = Type;
-  static constexpr int kDim = kDimValue;
-  static constexpr int kWarps = kWarpsValue;
-  static constexpr int kStages = kStagesValue;
-  static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kBlocksPerSm = kThreads > 128 ? 3 : 4;  // that registers must allow
-  static constexpr int kStep = kDim + 8;                       // elements between rows in shared memory
-  static constexpr int kChunks = kDim / 8;
-  static constexpr int kSlabElements = kSlab * kStep;
-  static constexpr int kLeastKeys = kWarps * kSlab;  // of a split
-  // Shared memory: [warp][stage][k, v][key][dim], then a row for each query, the new key and the new value.
-  static constexpr int kStageBytes = kWarps * kStages * 2 * kSlabElements * 2;
-  static constexpr int shared_bytes(int rows) { return kStageBytes + (rows + 2) * kStep * 2; }
-  static_assert(kDim % 16 == 0 && kStages >= 2);
-  // The warps' sums and (maximum, sum) pairs take the stages' place at the end.
-  static_assert(kWarps * kDecodeRows * (kDim + 2) * 4 <= kStageBytes);
-};
 
 // What one split found for one row: its output before division, its maximum (log2 units) and its sum.
 struct DecodePartials {
@@ -61,135 +32,6 @@ struct DecodePartials {
   float2* base_sum;  // [rows, splits]
   std::uint32_t* tickets;
 };
-
-// Rows are ordered [batch, kv_head, query, head of the group].
-struct DecodeShape {
-  int group, rows_per_head, row_blocks, splits;
-  std::int64_t heads;  // batch * kv_heads
-};
-
-// As few blocks as fill the multiprocessors: one each, or, where that leaves too many without (or a block
-// would run a whole head), some that take turns.
-inline int decode_splits(std::int64_t blocks, int sm_count) {
-  if (blocks > kDecodeTickets) return 1;
-  std::int64_t splits = 1;
-  for (const int each : {1, 3, 6, 12}) {
-    const std::int64_t room = std::int64_t{each} * sm_count;
-    splits = std::clamp<std::int64_t>(room / blocks, 1, kMostSplits);
-    if (splits > 1 && 8 * splits * blocks >= 7 * room) break;
-  }
-  return static_cast<int>(splits);
-}
-
-inline DecodeShape decode_shape(const AttentionParams& p, int sm_count) {
-  DecodeShape shape{};
-  shape.group = p.q_heads / p.kv_heads;
-  shape.rows_per_head = shape.group * p.q_len;
-  shape.row_blocks = (shape.rows_per_head + kDecodeRows - 1) / kDecodeRows;
-  shape.heads = static_cast<std::int64_t>(p.batch) * p.kv_heads;
-  shape.splits = decode_splits(shape.heads * shape.row_blocks, sm_count);
-  return shape;
-}
-
-inline std::size_t decode_workspace(const AttentionParams& p, int sm_count) {
-  const DecodeShape shape = decode_shape(p, sm_count);
-  if (shape.splits == 1) return 0;
-  const auto rows = static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.rows_per_head);
-  return rows * static_cast<std::size_t>(shape.splits) * (static_cast<std::size_t>(p.head_dim) + 2) *
-         sizeof(float);
-}
-
-// Where row r of a (batch, key head) lies.
-struct DecodeRow {
-  int query, head;
-};
-__device__ __forceinline__ DecodeRow decode_row(const DecodeShape& shape, int kv_head, int r) {
-  return {r / shape.group, kv_head * shape.group + r % shape.group};
-}
-
-template <typename T>
-__device__ __forceinline__ void write_decoded(const AttentionParams& p, const DecodeShape& shape, int b,
-                                              int kv_head, int r, int d, float value, float base, float sum) {
-  const DecodeRow row = decode_row(shape, kv_head, r);
-  row_of<T>(p.out, p.out_stride, b, row.query, row.head)[d] = from_float<T>(sum == 0.0F ? 0.0F : value / sum);
-  if (d == 0 && p.lse != nullptr)
-    p.lse[lse_index(p, b, row.query, row.head)] = sum == 0.0F ? -INFINITY : (base + log2f(sum)) * kLn2;
-}
-
-// Copies rows 0 ... count - 1 of a slab and zeroes the others, but leaves row `skipped` alone. kWhole: count
-// is kSlab, and nothing is skipped.
-template <class Tile, bool kWhole>
-__device__ __forceinline__ void load_slab(typename Tile::T* target, const typename Tile::T* source, int step,
-                                          int count, int skipped) {
-  asm volatile("" : "+r"(step));  // else all products are kept in registers, which there are not
-#pragma unroll
-  for (int n = 0; n < kSlab * Tile::kChunks; n += 32) {
-    const int at = n + static_cast<int>(threadIdx.x) % 32;
-    const int row = at / Tile::kChunks;
-    const int column = at % Tile::kChunks * 8;
-    if (!kWhole && row == skipped) continue;
-    copy_async(target + row * Tile::kStep + column, source + row * step + column, kWhole || row < count);
-  }
-}
-
-// The rows of queries [rows, kStep] in shared memory and, with `fresh`, after them the new key and the new
-// value, all turned; the new ones also to the cache where `stores`. All threads; ends without a barrier.
-template <class Tile>
-__device__ __forceinline__ void stage_rows(const AttentionParams& p, const DecodeShape& shape,
-                                           const DecodeAppend& append, int b, int kv_head, int first_row,
-                                           int rows, int past, bool fresh, bool stores,
-                                           typename Tile::T* target) {
-  using T = typename Tile::T;
-  const auto thread = static_cast<int>(threadIdx.x);
-  const int turned = fresh ? rows + 1 : rows;
-  const T* key = fresh ? row_of<T>(append.k, append.k_stride, b, 0, kv_head) : nullptr;
-  T* key_place = stores ? row_of<T>(append.k_cache, p.k_stride, b, past, kv_head) : nullptr;
-  const auto source_of = [&](int row) {
-    if (row == rows) return key;
-    const DecodeRow place = decode_row(shape, kv_head, first_row + row);
-    return row_of<T>(p.q, p.q_stride, b, place.query, place.head);
-  };
-  const int half = append.rotary_dims / 2;
-  if (half == 0) {
-    for (int n = thread; n < turned * Tile::kChunks; n += Tile::kThreads) {
-      const int row = n / Tile::kChunks;
-      const int column = n % Tile::kChunks * 8;
-      const uint4 pack = __ldcg(reinterpret_cast<const uint4*>(source_of(row) + column));
-      *reinterpret_cast<uint4*>(target + row * Tile::kStep + column) = pack;
-      if (row == rows && stores) *reinterpret_cast<uint4*>(key_place + column) = pack;
-    }
-  } else {
-    const float* cosines = append.cos + past * append.table_step;
-    const float* sines = append.sin + past * append.table_step;
-    const int items = Tile::kDim - half;  // the pairs, then the dimensions that do not turn
-    for (int n = thread; n < turned * items; n += Tile::kThreads) {
-      const int row = n / items;
-      const int item = n - row * items;
-      const T* source = source_of(row);
-      const auto write = [&](int d, T value) {
-        target[row * Tile::kStep + d] = value;
-        if (row == rows && stores) key_place[d] = value;
-      };
-      const T second = __ldcg(source + item + half);
-      if (item >= half) {
-        write(item + half, second);
-        continue;
-      }
-      const T first = __ldcg(source + item);
-      const TurnedPair pair = turn_pair(to_float(first), to_float(second), cosines[item], sines[item]);
-      write(item, from_float<T>(pair.first));
-      write(item + half, from_float<T>(pair.second));
-    }
-  }
-  if (!fresh) return;
-  const T* value = row_of<T>(append.v, append.v_stride, b, 0, kv_head);
-  T* value_place = stores ? row_of<T>(append.v_cache, p.v_stride, b, past, kv_head) : nullptr;
-  for (int n = Tile::kThreads - 1 - thread; n < Tile::kChunks; n += Tile::kThreads) {
-    const uint4 pack = __ldcg(reinterpret_cast<const uint4*>(value + n * 8));
-    *reinterpret_cast<uint4*>(target + (rows + 1) * Tile::kStep + n * 8) = pack;
-    if (stores) *reinterpret_cast<uint4*>(value_place + n * 8) = pack;
-  }
-}
 
 // Whether this block is the last of `count` to come; what the others wrote is then seen by __ldcg.
 __device__ __forceinline__ bool last_to_arrive(std::uint32_t* ticket, int count) {
