@@ -147,10 +147,10 @@ struct LtProducts::Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  cublasStatus_t run(const LtProducts& owner, const Product& p, const cublasLtMatmulAlgo_t& algorithm) const {
+  cublasStatus_t run(const LtProducts& owner, const Product& p, const cublasLtMatmulAlgo_t& algorithm,
+                     std::size_t workspace_bytes) const {
     return cublasLtMatmul(owner.handle_, operation, &p.alpha, p.other, other, p.in, in, &p.beta, p.out, out,
-                          p.out, out, &algorithm, owner.workspace_, owner.workspace_bytes_,
-                          owner.device_.stream());
+                          p.out, out, &algorithm, owner.workspace_, workspace_bytes, owner.device_.stream());
   }
 
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(const LtProducts& owner, const Product& p) const {
@@ -229,7 +229,7 @@ bool LtProducts::multiply(const Product& product) {
     found = choices_.emplace(key, std::move(choice)).first;
   }
   if (!found->second.exists) return false;
-  ATTN_CUBLAS(call.run(*this, product, found->second.algorithm));
+  ATTN_CUBLAS(call.run(*this, product, found->second.algorithm, workspace_bytes_));
   return true;
 }
 
@@ -271,25 +271,36 @@ LtProducts::Choice LtProducts::choose(const Product& product, Call& call) {
   return choice;
 }
 
-// What a product replaces may be written by every candidate; what it adds to is kept aside meanwhile.
+// What a product replaces may be written by every candidate; what it adds to is kept aside meanwhile: at the
+// workspace's end, or where it is too large for that in memory of its own.
 std::vector<double> LtProducts::time_candidates(
     const Product& product, Call& call, const std::vector<cublasLtMatmulHeuristicResult_t>& candidates) {
   constexpr std::size_t kFinalists = 4;
   constexpr int kRounds = 4;
   constexpr int kRuns = 2;
+  constexpr std::size_t kAlignment = 256;
   const std::size_t row_bytes = static_cast<std::size_t>(product.columns) * size_of(product.out_dtype);
   const std::size_t step_bytes = static_cast<std::size_t>(product.out_step) * size_of(product.out_dtype);
   const auto rows = static_cast<std::size_t>(product.rows);
   const cudaStream_t stream = device_.stream();
-  Buffer kept;
+  std::size_t room = workspace_bytes_;  // that candidates may use
+  Buffer own;
+  void* kept = nullptr;
   if (product.beta != 0) {
-    try {
-      kept = device_.allocate(row_bytes * rows, MemoryUse::workspace);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::out_of_memory) throw;
-      return {};
+    const std::size_t bytes = row_bytes * rows;
+    if (bytes <= workspace_bytes_ / 2) {
+      room = (workspace_bytes_ - bytes) / kAlignment * kAlignment;
+      kept = static_cast<std::byte*>(workspace_) + room;
+    } else {
+      try {
+        own = device_.allocate(bytes, MemoryUse::workspace);
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::out_of_memory) throw;
+        return {};
+      }
+      kept = own.data();
     }
-    ATTN_CUDA(cudaMemcpy2DAsync(kept.data(), row_bytes, product.out, step_bytes, row_bytes, rows,
+    ATTN_CUDA(cudaMemcpy2DAsync(kept, row_bytes, product.out, step_bytes, row_bytes, rows,
                                 cudaMemcpyDeviceToDevice, stream));
   }
 
@@ -297,9 +308,10 @@ std::vector<double> LtProducts::time_candidates(
   std::vector<std::size_t> running;
   Timer timer(stream);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const auto run = [&] { ATTN_CUBLAS(call.run(*this, product, candidates[i].algo)); };
+    if (candidates[i].workspaceSize > room) continue;
+    const auto run = [&] { ATTN_CUBLAS(call.run(*this, product, candidates[i].algo, room)); };
     // The first run loads the kernel.
-    if (call.run(*this, product, candidates[i].algo) != CUBLAS_STATUS_SUCCESS) continue;
+    if (call.run(*this, product, candidates[i].algo, room) != CUBLAS_STATUS_SUCCESS) continue;
     times[i] = timer.time(1, run);
     running.push_back(i);
   }
@@ -315,12 +327,13 @@ std::vector<double> LtProducts::time_candidates(
   std::vector<double> best(candidates.size(), std::numeric_limits<double>::infinity());
   for (int round = 0; round < kRounds; ++round) {
     for (const std::size_t i : running) {
-      best[i] = std::min(
-          best[i], timer.time(kRuns, [&] { ATTN_CUBLAS(call.run(*this, product, candidates[i].algo)); }));
+      best[i] = std::min(best[i], timer.time(kRuns, [&] {
+        ATTN_CUBLAS(call.run(*this, product, candidates[i].algo, room));
+      }));
     }
   }
   if (product.beta != 0) {
-    ATTN_CUDA(cudaMemcpy2DAsync(product.out, step_bytes, kept.data(), row_bytes, row_bytes, rows,
+    ATTN_CUDA(cudaMemcpy2DAsync(product.out, step_bytes, kept, row_bytes, row_bytes, rows,
                                 cudaMemcpyDeviceToDevice, stream));
   }
   return best;
