@@ -197,6 +197,9 @@ TEST_CASE("attnbench refuses wrong usage with exit code 2") {
   check_refused(bench({"--top-k", "5"}), 2, "--temperature");
   check_refused(bench({"--device", "tpu"}), 2, "tpu");
   check_refused(bench({"--dtype", "f8", "--device", "cpu"}), 2, "f8");
+  check_refused(bench({"--baseline-scores", "f16", "--device", "cpu"}), 2, "dtype, f32");
+  check_refused(run_program("attnbench", {"op", "--baseline-scores", "f16", "--device", "cpu"}), 2,
+                "dtype, f32");
 }
 
 TEST_CASE("attnbench says what to do about a model that is not there") {
