@@ -163,6 +163,19 @@ void add_sensors(ResultRecord& record, const ModeResult& mode, const BenchCase& 
   record.extra["sensors"] = sensor_fields(summary, sensors.info());
 }
 
+// How the products of the run so far are computed, where that was a matter of choice.
+void add_products(ResultRecord& record, const Ops& ops) {
+  Value::Array products;
+  for (const ProductRecord& one : ops.product_choices()) {
+    Fields fields{{"shape", one.shape}, {"algorithm", one.algorithm}, {"candidates", one.candidates}};
+    if (one.chosen_us > 0) fields["chosen_us"] = one.chosen_us;
+    if (one.first_us > 0) fields["first_us"] = one.first_us;
+    if (!one.why_not_timed.empty()) fields["why_not_timed"] = one.why_not_timed;
+    products.emplace_back(std::move(fields));
+  }
+  if (!products.empty()) record.extra["products"] = std::move(products);
+}
+
 void add_refusal(ResultRecord& record, const ModeResult& mode) {
   if (mode.failure_kind != ErrorKind::out_of_memory) return;
   record.metrics["bytes_asked"] = mode.refused ? Value(mode.refused->bytes) : Value();
@@ -227,6 +240,7 @@ ResultRecord make_record(const BenchOptions& options, const Platform& platform, 
   add_times(record, mode, bench_case);
   add_roofline(record, model, bench_case, facts);
   add_sensors(record, mode, bench_case, facts);
+  add_products(record, *platform.ops);
   add_agreement(record, result, mode);
   record.metrics["peak_mem_mb"] =
       static_cast<double>(mode.memory.peak_bytes) / (1 << 20);  // MiB, as system B

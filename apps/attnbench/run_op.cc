@@ -90,7 +90,9 @@ void print_line(const AttentionProblem& problem, const ResultRecord& record) {
 
 int run_op(const OpOptions& options) {
   check(options);
-  Platform platform = open_platform(options.device, PlatformOptions{options.threads});
+  Platform platform = open_platform(
+      options.device, PlatformOptions{options.threads, kBaselineScoresNames.parse(options.baseline_scores,
+                                                                                  "--baseline-scores")});
   return run_op(options, platform);
 }
 
