@@ -1,4 +1,4 @@
-// Reading alone: 16-byte loads, eight of them in flight in each of 2048 threads of a multiprocessor.
+// Reading alone: 16-byte loads, four of them in flight in each of 2048 threads of a multiprocessor.
 #include "kernels/cuda/ceilings.h"
 
 namespace attn::cuda {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr unsigned kThreads = 512;
 constexpr int kBlocksPerSm = 4;
-constexpr int kLoads = 8;
+constexpr int kLoads = 4;  // all in the 32 registers that a thread then has
 
 __device__ unsigned g_kept;  // written so rarely that it costs nothing; without it no load would remain
 
