@@ -100,15 +100,21 @@ struct Row {
     return count == 1 ? key : 0;
   }
 
+  // The first of the largest; with nothing above -infinity id 0, whatever stands there.
   __device__ std::uint64_t largest() const {
-    std::uint64_t best = 0;
+    float best = -INFINITY;
+    std::int64_t id = 0;
+#pragma unroll 16
     for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads) {
       const float logit = logits[i];
-      // Nothing above -infinity: id 0, whatever stands there.
-      if (logit > -INFINITY) best = Largest()(best, token_key(logit, i));
+      if (logit > best) {
+        best = logit;
+        id = i;
+      }
     }
-    best = reduce_block(best, keys, Largest());
-    return best == 0 ? token_key(-INFINITY, 0) : best;
+    const std::uint64_t key = best > -INFINITY ? token_key(best, id) : 0;
+    const std::uint64_t found = reduce_block(key, keys, Largest());
+    return found == 0 ? token_key(-INFINITY, 0) : found;
   }
 
   // Without limits tokens are drawn in the order of their ids: each thread sums a run of neighbours, the

@@ -65,18 +65,35 @@ struct Group {
   int slots;  // weight tiles: one for each tile of outputs, gated two (gate, up)
 };
 
+// The first output of a block's share of all.
+__device__ __forceinline__ int share(int all, unsigned block) {
+  return static_cast<int>(static_cast<unsigned>(all) * block / gridDim.x);
+}
+
+// Where a ring of stages is: which stage comes next, and the parity of the phase in which it is filled.
+struct RingPlace {
+  int stage = 0;
+  unsigned parity = 0;
+  __device__ __forceinline__ void next(int stages) {
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1U;
+    }
+  }
+};
+
 // The outputs of this block, part by part, group by group: body(part index, group).
 template <typename Enter, typename Body>
 __device__ __forceinline__ void for_groups(const SkinnyProduct& p, const Enter& enter, const Body& body) {
-  std::int64_t all = 0;
+  int all = 0;
   for (int n = 0; n < p.part_count; ++n) all += p.parts[n].size;
-  const std::int64_t begin = all * blockIdx.x / gridDim.x;
-  const std::int64_t end = all * (blockIdx.x + 1) / gridDim.x;
-  std::int64_t offset = 0;
+  const int begin = share(all, blockIdx.x);
+  const int end = share(all, blockIdx.x + 1);
+  int offset = 0;
   for (int n = 0; n < p.part_count; ++n) {
     const SkinnyPart& part = p.parts[n];
-    const int first = static_cast<int>(max(begin - offset, std::int64_t{0}));
-    const int last = static_cast<int>(min(end - offset, static_cast<std::int64_t>(part.size)));
+    const int first = max(begin - offset, 0);
+    const int last = min(end - offset, part.size);
     offset += part.size;
     if (first >= last) continue;
     enter(n);
@@ -114,42 +131,28 @@ __device__ __forceinline__ void consumers_meet() {
   asm volatile("bar.sync 1, %0;\n" ::"n"(kConsumerThreads) : "memory");
 }
 
-// The sum over the consumers of a warp's `value`, which lane 0 has put into sums[row][warp].
-__device__ __forceinline__ float sum_of(const float* sums, int row) {
-  float total = 0;
-#pragma unroll
-  for (int warp = 0; warp < kConsumers; ++warp) total += sums[row * kConsumers + warp];
-  return total;
-}
-
-// The normed input, rows `step` bytes apart. The order of the sums does not depend on the number of rows.
+// The normed input, rows `step` bytes apart: a warp a row, so that a row's sums do not depend on the others.
 template <typename T>
-__device__ void norm_input(const SkinnyProduct& p, const SkinnyPart& part, char* input, int step,
-                           float (*sums)[kSkinnyMaxRows * kConsumers]) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int warp = thread / 32;
+__device__ void norm_input(const SkinnyProduct& p, const SkinnyPart& part, char* input, int step) {
+  const int row = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const int packs = p.inner / 8;
   const float size = static_cast<float>(p.inner);
-  for (int row = 0; row < p.rows; ++row) {
+  if (row < p.rows) {
     const uint4* source = reinterpret_cast<const uint4*>(static_cast<const T*>(p.in) + row * p.in_step);
-    uint4* target = reinterpret_cast<uint4*>(input + row * step);
+    uint4* kept = reinterpret_cast<uint4*>(input + row * step);  // a lane reads what it has written itself
     float sum = 0;
-#pragma unroll 4
-    for (int n = thread; n < packs; n += kConsumerThreads) {
+#pragma unroll 10
+    for (int n = lane; n < packs; n += 32) {
       const uint4 pack = __ldcg(source + n);
-      target[n] = pack;
+      kept[n] = pack;
       add_pack<T>(pack, sum);
     }
-    sum = reduce_warp(sum, Sum());
-    if (thread % 32 == 0) sums[0][row * kConsumers + warp] = sum;
-  }
-  consumers_meet();
-  for (int row = 0; row < p.rows; ++row) {
-    const uint4* source = reinterpret_cast<const uint4*>(input + row * step);
-    const float mean = p.centred ? sum_of(sums[0], row) / size : 0.0F;
+    const float mean = p.centred ? reduce_warp(sum, Sum()) / size : 0.0F;
     float squares = 0;
-    for (int n = thread; n < packs; n += kConsumerThreads) {
-      const uint4 pack = source[n];
+#pragma unroll 5
+    for (int n = lane; n < packs; n += 32) {
+      const uint4 pack = kept[n];
       const T* x = reinterpret_cast<const T*>(&pack);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
@@ -157,28 +160,22 @@ __device__ void norm_input(const SkinnyProduct& p, const SkinnyPart& part, char*
         squares += deviation * deviation;
       }
     }
-    squares = reduce_warp(squares, Sum());
-    if (thread % 32 == 0) sums[1][row * kConsumers + warp] = squares;
-  }
-  consumers_meet();
-  for (int n = thread; n < packs; n += kConsumerThreads) {
-    const uint4 weights = __ldg(static_cast<const uint4*>(part.norm_weight) + n);
-    uint4 biases = {0, 0, 0, 0};
-    if (part.norm_bias != nullptr) biases = __ldg(static_cast<const uint4*>(part.norm_bias) + n);
-    const T* w = reinterpret_cast<const T*>(&weights);
-    const T* b = reinterpret_cast<const T*>(&biases);
-    for (int row = 0; row < p.rows; ++row) {
-      const float mean = p.centred ? sum_of(sums[0], row) / size : 0.0F;
-      const float factor = 1.0F / sqrtf(sum_of(sums[1], row) / size + p.eps);
-      uint4* place = reinterpret_cast<uint4*>(input + row * step) + n;
-      uint4 pack = *place;
+    const float factor = 1.0F / sqrtf(reduce_warp(squares, Sum()) / size + p.eps);
+#pragma unroll 5
+    for (int n = lane; n < packs; n += 32) {
+      const uint4 weights = __ldg(static_cast<const uint4*>(part.norm_weight) + n);
+      uint4 biases = {0, 0, 0, 0};
+      if (part.norm_bias != nullptr) biases = __ldg(static_cast<const uint4*>(part.norm_bias) + n);
+      uint4 pack = kept[n];
       T* x = reinterpret_cast<T*>(&pack);
+      const T* w = reinterpret_cast<const T*>(&weights);
+      const T* b = reinterpret_cast<const T*>(&biases);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         const float scaled = (to_float(x[e]) - mean) * factor * to_float(w[e]);
         x[e] = from_float<T>(part.norm_bias != nullptr ? scaled + to_float(b[e]) : scaled);
       }
-      *place = pack;
+      kept[n] = pack;
     }
   }
   consumers_meet();
@@ -228,64 +225,72 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     skinny_kernel(const __grid_constant__ SkinnyProduct p, const __grid_constant__ Layout layout) {
   extern __shared__ __align__(128) char shared[];
-  __shared__ float norm_sums[2][kSkinnyMaxRows * kConsumers];
   __shared__ std::uint64_t full[kMostStages], empty[kMostStages];
   __shared__ std::uint64_t input_full[kInputSlots], input_empty[kInputSlots];
   const int stage_step = row_step(layout.chunk);
   const int stage_bytes = kTile * stage_step;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (threadIdx.x == 0) {
-    for (int n = 0; n < layout.stages; ++n) {
-      init_barrier(&full[n], kCopyArrivals);
-      init_barrier(&empty[n], kConsumers);
-    }
-    for (int n = 0; n < kInputSlots; ++n) {
-      init_barrier(&input_full[n], kCopyArrivals);
-      init_barrier(&input_empty[n], kConsumers);
-    }
-    publish_barriers();
-  }
-  __syncthreads();
   const auto nothing = [](int) {};
 
-  if (warp == kConsumers) {  // weights: they depend on nothing
-    int n = 0;
+  if (warp == kConsumers) {
+    if (lane == 0) {
+      for (int n = 0; n < layout.stages; ++n) {
+        init_barrier(&full[n], kCopyArrivals);
+        init_barrier(&empty[n], kConsumers);
+      }
+      for (int n = 0; n < kInputSlots; ++n) {
+        init_barrier(&input_full[n], kCopyArrivals);
+        init_barrier(&input_empty[n], kConsumers);
+      }
+      publish_barriers();
+    }
+    __syncwarp();
+  }
+  if (warp == kConsumers) {  // weights: they depend on nothing, and the first are asked for before all else
+    RingPlace place;
+    bool met = false;
     for_groups(p, nothing, [&](int part_index, const Group& group) {
       const SkinnyPart& part = p.parts[part_index];
       for (int c = 0; c < layout.all; ++c) {
         const Chunk chunk = chunk_of(p, layout, c);
-        for (int slot = 0; slot < group.slots; ++slot, ++n) {
+        for (int slot = 0; slot < group.slots; ++slot) {
           const TileRows rows = tile_rows(part, group, slot);
-          const int stage = n % layout.stages;
-          wait_barrier(&empty[stage], (n / layout.stages + 1) % 2);
+          if (met) wait_barrier(&empty[place.stage], place.parity ^ 1U);
           copy_rows<true>(
-              &full[stage], shared + stage * stage_bytes, stage_step,
+              &full[place.stage], shared + place.stage * stage_bytes, stage_step,
               static_cast<const char*>(part.weight) + (rows.row * part.weight_step + chunk.begin) * 2,
               part.weight_step * 2, rows.count, chunk.columns * 2);
+          place.next(layout.stages);
+          if (!met && place.stage == 0) {
+            met = true;
+            __syncthreads();
+          }
         }
       }
     });
+    if (!met) __syncthreads();
     return;
   }
+  __syncthreads();
 
   if (warp == kConsumers + 1) {  // the input, where it is not normed
     if (p.normed) return;
     bool waited = false;
-    int n = 0;
+    RingPlace place;
     for_groups(p, nothing, [&](int, const Group&) {
-      for (int c = 0; c < layout.all; ++c, ++n) {
+      for (int c = 0; c < layout.all; ++c) {
         if (!waited && c >= layout.early) {
           wait_for_previous();
           let_next_start();
           waited = true;
         }
         const Chunk chunk = chunk_of(p, layout, c);
-        const int slot = n % kInputSlots;
-        wait_barrier(&input_empty[slot], (n / kInputSlots + 1) % 2);
-        copy_rows<false>(&input_full[slot], shared + layout.input + slot * p.rows * stage_step, stage_step,
-                         static_cast<const char*>(p.in) + std::int64_t{chunk.begin} * 2, p.in_step * 2,
-                         p.rows, chunk.columns * 2);
+        wait_barrier(&input_empty[place.stage], place.parity ^ 1U);
+        copy_rows<false>(&input_full[place.stage], shared + layout.input + place.stage * p.rows * stage_step,
+                         stage_step, static_cast<const char*>(p.in) + std::int64_t{chunk.begin} * 2,
+                         p.in_step * 2, p.rows, chunk.columns * 2);
+        place.next(kInputSlots);
       }
     });
     if (!waited) {  // a block without outputs
@@ -311,13 +316,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     wait_for_previous();
     let_next_start();
   }
-  int stages_done = 0;
-  int inputs_done = 0;
+  RingPlace place;
+  RingPlace input_place;
   int groups_done = 0;
   for_groups(
       p,
       [&](int part_index) {
-        if (p.normed) norm_input<T>(p, p.parts[part_index], shared + layout.input, input_step, norm_sums);
+        if (p.normed) norm_input<T>(p, p.parts[part_index], shared + layout.input, input_step);
       },
       [&](int part_index, const Group& group) {
         const SkinnyPart& part = p.parts[part_index];
@@ -338,13 +343,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
         for (int c = 0; c < layout.all; ++c) {
           const Chunk chunk = chunk_of(p, layout, c);
           const int steps = chunk.columns / kStep;
-          const int input_slot = inputs_done % kInputSlots;
           const char* input = shared + layout.input + lane / 4 * input_step + lane % 4 * 16;
           if (p.normed) {
             input += chunk.begin * 2;
           } else {
-            input += input_slot * p.rows * stage_step;
-            wait_barrier(&input_full[input_slot], inputs_done / kInputSlots % 2);
+            input += input_place.stage * p.rows * stage_step;
+            wait_barrier(&input_full[input_place.stage], input_place.parity);
             // The first late columns are there, so the previous kernel is complete.
             if (c == layout.early && p.add && out.present)
               old = to_float(__ldcg(static_cast<const T*>(part.out) + out.row * part.out_step + out.column));
@@ -352,16 +356,15 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 #pragma unroll
           for (int slot = 0; slot < kGroup; ++slot) {
             if (slot >= group.slots) break;
-            const int stage = stages_done % layout.stages;
-            wait_barrier(&full[stage], stages_done / layout.stages % 2);
-            multiply_tile<T>(sums[slot], input, present, shared + stage * stage_bytes + at, steps);
+            wait_barrier(&full[place.stage], place.parity);
+            multiply_tile<T>(sums[slot], input, present, shared + place.stage * stage_bytes + at, steps);
             __syncwarp();
-            if (lane == 0) arrive(&empty[stage]);
-            ++stages_done;
+            if (lane == 0) arrive(&empty[place.stage]);
+            place.next(layout.stages);
           }
           if (!p.normed) {
-            if (lane == 0) arrive(&input_empty[input_slot]);
-            ++inputs_done;
+            if (lane == 0) arrive(&input_empty[input_place.stage]);
+            input_place.next(kInputSlots);
           }
         }
 
@@ -371,9 +374,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 #pragma unroll
         for (int slot = 0; slot < kGroup; ++slot) {
           if (slot >= group.slots || !present) break;
-          float* place = set + ((warp * kGroup + slot) * p.rows + lane / 4) * kTile + lane % 4 * 2;
-          place[0] = sums[slot][0][0] + sums[slot][1][0];
-          place[1] = sums[slot][0][1] + sums[slot][1][1];
+          float* mine = set + ((warp * kGroup + slot) * p.rows + lane / 4) * kTile + lane % 4 * 2;
+          mine[0] = sums[slot][0][0] + sums[slot][1][0];
+          mine[1] = sums[slot][0][1] + sums[slot][1][1];
         }
         consumers_meet();
         if (!out.present) return;
@@ -391,11 +394,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
         } else {
           value = apply(part.function, total(tile) + first) + old;
         }
-        const std::int64_t place = out.row * part.out_step + out.column;
+        const std::int64_t target = out.row * part.out_step + out.column;
         if (p.float_out) {
-          static_cast<float*>(part.out)[place] = value;
+          static_cast<float*>(part.out)[target] = value;
         } else {
-          static_cast<T*>(part.out)[place] = from_float<T>(value);
+          static_cast<T*>(part.out)[target] = from_float<T>(value);
         }
       });
 }
@@ -439,6 +442,11 @@ cudaError_t launch(const SkinnyProduct& product, const SkinnyLimits& limits, cud
   const cudaError_t raised =
       cudaFuncSetAttribute(skinny_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes);
   if (raised != cudaSuccess) return raised;
+  // A multiprocessor is divided alike for all kernels of a decode step: else each would wait until it is
+  // empty.
+  const cudaError_t divided = cudaFuncSetAttribute(
+      skinny_kernel<T>, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  if (divided != cudaSuccess) return divided;
   return launch_programmatic(skinny_kernel<T>, static_cast<unsigned>(limits.sm_count), kThreads,
                              static_cast<std::size_t>(layout.bytes), stream, limits.compute_capability >= 90,
                              p, layout);
