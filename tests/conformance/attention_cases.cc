@@ -76,4 +76,75 @@ std::vector<Case> attention_cases() {
   return all;
 }
 
+std::vector<Case> grid_cases() {
+  struct Lengths {
+    int q, kv;
+  };
+  std::vector<Lengths> lengths{// As flash attention's own tests have them,
+                               {1, 1},
+                               {64, 128},
+                               {128, 192},
+                               {239, 1},
+                               {799, 3},
+                               {113, 203},
+                               {128, 217},
+                               {113, 211},
+                               {108, 256},
+                               {384, 256},
+                               {640, 128},
+                               {1023, 1024},
+                               {1024, 1023},
+                               {4096, 4096},
+                               {4224, 4224},
+                               {1, 3},
+                               {2, 1},
+                               {511, 1},
+                               {3, 513},
+                               {307, 256},
+                               // over a cache,
+                               {1, 128},
+                               {1, 339},
+                               {3, 1024},
+                               {64, 800},
+                               {16, 20000},
+                               {2048, 3577}};
+  // and one beside each edge of a tile, of few and of many rows.
+  for (const int edge : {16, 64, 112, 128, 176, 192})
+    for (const int length : {edge - 1, edge, edge + 1}) lengths.push_back({length, length});
+  for (const int length : {2454, 2455, 4501}) {
+    lengths.push_back({length, length});
+    lengths.push_back({1, length});
+  }
+  struct Heads {
+    int q, kv;
+  };
+  constexpr Heads kHeads[] = {{1, 1}, {25, 25}, {32, 8}, {6, 2}, {8, 1}, {32, 32}};
+  constexpr int kBatches[] = {1, 2, 8, 33};
+  constexpr std::int64_t kMostElements = 1000000;             // of q, k and v together
+  constexpr std::int64_t kMostPairs = std::int64_t{1} << 26;  // of queries and keys, over heads and batch
+  std::vector<Case> all;
+  std::size_t turn = 0;
+  for (const Lengths& pair : lengths) {
+    for (const int head_dim : {64, 80, 96, 128, 256}) {
+      for (const bool causal : {true, false}) {
+        AttentionProblem p;
+        // The next of the lists, or the first after it that is small enough; one head of one sequence always
+        // is.
+        for (int tried = 0; tried < 24; ++tried, ++turn) {
+          const Heads& heads = kHeads[turn % 6];
+          p = problem({kBatches[turn / 6 % 4], pair.q, pair.kv, heads.q, heads.kv, head_dim}, causal);
+          const std::int64_t rows =
+              std::int64_t{p.q_len} * p.q_heads + std::int64_t{2} * p.kv_len * p.kv_heads;
+          const std::int64_t pairs = std::int64_t{p.q_len} * p.kv_len * p.q_heads;
+          if (p.batch * rows * head_dim <= kMostElements && p.batch * pairs <= kMostPairs) break;
+          p = problem({1, pair.q, pair.kv, 1, 1, head_dim}, causal);
+        }
+        ++turn;
+        all.push_back({"grid", p, turn % 2 == 0 ? Layout::cache : Layout::dense, Fill::normal});
+      }
+    }
+  }
+  return all;
+}
+
 }  // namespace attn::conformance

@@ -22,9 +22,10 @@ enum class Fill {
   falling,
   outlier_first,  // one key far above the others
   outlier_last,
-  one_hot,       // scores so far apart that one weight is exactly 1; integer v: the output is exact
-  negative,      // all scores near -6e4
-  very_negative  // all scores -1e30
+  one_hot,        // scores so far apart that one weight is exactly 1; integer v: the output is exact
+  negative,       // all scores near -6e4
+  very_negative,  // all scores -1e30
+  head_number     // normal q and k; every number of v is its head's number + 1
 };
 
 struct Case {
@@ -34,7 +35,13 @@ struct Case {
   Fill fill = Fill::normal;
 };
 
+// Each aimed at something; small enough for a reference on the host.
 std::vector<Case> attention_cases();
+
+// The grid: every pair of lengths at every head dimension that has a kernel of its own, masked and not, with
+// the lists of heads and batch sizes taken in turn where the problem stays small enough. For a reference on
+// the device.
+std::vector<Case> grid_cases();
 
 // Some fills need numbers that a 16-bit type cannot hold.
 bool can_hold(DType dtype, Fill fill);

@@ -1,219 +1,10 @@
 // What every attention backend of a platform must do.
 #include "tests/conformance/attention_checks.h"
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
 #include <set>
 
-#include "lib/tensor/convert.h"
-#include "lib/tensor/dtype_names.h"
-#include "tests/conformance/attention_data.h"
-
 namespace attn::conformance {
-
-namespace {
-
-constexpr std::size_t kGuardBytes = 256;
-constexpr unsigned char kPoison = 0xff;  // NaN in f32, f16 and bf16
-
-// Device memory of exactly `bytes` between two guards, all poisoned.
-class Guarded {
- public:
-  Guarded(Platform& platform, std::size_t bytes) : platform_(platform), bytes_(bytes) {
-    const std::vector<unsigned char> poison(bytes + 2 * kGuardBytes, kPoison);
-    buffer_ = platform.device->allocate(poison.size(), MemoryUse::other);
-    platform.device->upload(buffer_.data(), poison.data(), poison.size());
-  }
-  void* data() const { return static_cast<char*>(buffer_.data()) + kGuardBytes; }
-  bool guards_whole() const {
-    std::vector<unsigned char> now(bytes_ + 2 * kGuardBytes);
-    platform_.device->download(now.data(), buffer_.data(), now.size());
-    const auto poisoned = [](unsigned char byte) { return byte == kPoison; };
-    return std::all_of(now.begin(), now.begin() + kGuardBytes, poisoned) &&
-           std::all_of(now.end() - kGuardBytes, now.end(), poisoned);
-  }
-
- private:
-  Platform& platform_;
-  std::size_t bytes_;
-  Buffer buffer_;
-};
-
-// Host numbers in a device buffer of `dtype`, with a copy to see that nobody changes them.
-class Uploaded {
- public:
-  Uploaded(Platform& platform, const std::vector<float>& numbers, DType dtype)
-      : platform_(platform), bits_(numbers.size() * size_of(dtype)) {
-    convert_elements(numbers.data(), DType::f32, bits_.data(), dtype, numbers.size());
-    buffer_ = platform.device->allocate(bits_.size(), MemoryUse::other);
-    if (!bits_.empty()) platform.device->upload(buffer_.data(), bits_.data(), bits_.size());
-  }
-  void* data() const { return buffer_.data(); }
-  bool unchanged() const {
-    std::vector<char> now(bits_.size());
-    if (!now.empty()) platform_.device->download(now.data(), buffer_.data(), now.size());
-    return now == bits_;
-  }
-
- private:
-  Platform& platform_;
-  std::vector<char> bits_;
-  Buffer buffer_;
-};
-
-struct Result {
-  std::vector<float> out;  // the whole buffer, guards included
-  std::vector<float> lse;
-  Failures failures;
-};
-
-// One case ready to run on a backend, as often as wanted.
-class Setup {
- public:
-  Setup(Platform& platform, AttentionBackend& backend, const Case& test, const Inputs& inputs, DType dtype)
-      : platform_(platform),
-        backend_(backend),
-        problem_(test.problem),
-        dtype_(dtype),
-        inputs_(inputs),
-        q_(platform, inputs.q_data, dtype),
-        k_(platform, inputs.k_data, dtype),
-        v_(platform, inputs.v_data, dtype) {
-    problem_.dtype = dtype;
-    where_ = test.what + ": " + problem_.text() + ", mode " + std::string(backend.name()) + ", fill " +
-             std::to_string(static_cast<int>(test.fill));
-  }
-
-  const std::string& where() const { return where_; }
-
-  Result run() {
-    const AttentionProblem& p = problem_;
-    const Placement place = out_placement(p);
-    const AttentionScratch need = backend_.scratch(p);
-    const Guarded scores(platform_, need.scores_bytes);
-    const Guarded workspace(platform_, need.workspace_bytes);
-    const Guarded out(platform_, static_cast<std::size_t>(place.elements) * size_of(dtype_));
-    const auto lse_count = static_cast<std::size_t>(p.batch) * p.q_heads * p.q_len;
-    const Guarded lse(platform_, lse_count * sizeof(float));
-
-    AttentionTensors tensors;
-    tensors.q = inputs_.q.view(q_.data(), dtype_);
-    tensors.k = inputs_.k.view(inputs_.shared ? q_.data() : k_.data(), dtype_);
-    tensors.v = inputs_.v.view(inputs_.shared ? q_.data() : v_.data(), dtype_);
-    tensors.out = place.view(out.data(), dtype_);
-    tensors.lse = TensorView(lse.data(), DType::f32, {p.batch, p.q_heads, p.q_len});
-    backend_.forward(p, tensors, scores.data(), workspace.data());
-    platform_.device->synchronize();
-
-    Result result;
-    std::vector<char> bits(static_cast<std::size_t>(place.elements) * size_of(dtype_));
-    platform_.device->download(bits.data(), out.data(), bits.size());
-    result.out.resize(static_cast<std::size_t>(place.elements));
-    convert_elements(bits.data(), dtype_, result.out.data(), DType::f32, result.out.size());
-    result.lse.resize(lse_count);
-    platform_.device->download(result.lse.data(), lse.data(), lse_count * sizeof(float));
-
-    const auto demand = [&](bool fulfilled, const char* what) {
-      if (!fulfilled) result.failures.push_back(where_ + ": " + what);
-    };
-    demand(scores.guards_whole(), "wrote outside the scores");
-    demand(workspace.guards_whole(), "wrote outside the workspace");
-    demand(out.guards_whole() && lse.guards_whole(), "wrote outside the output");
-    demand(q_.unchanged() && k_.unchanged() && v_.unchanged(), "changed an input");
-    return result;
-  }
-
- private:
-  Platform& platform_;
-  AttentionBackend& backend_;
-  AttentionProblem problem_;
-  DType dtype_;
-  const Inputs& inputs_;
-  Uploaded q_, k_, v_;
-  std::string where_;
-};
-
-// NaN is never within a tolerance; infinities must be equal.
-bool within(double value, double expected, double tolerance) {
-  return value == expected || std::fabs(value - expected) <= tolerance;
-}
-
-void compare(const Case& test, const Result& result, const Expected& expected, const std::string& where,
-             Failures& failures) {
-  const AttentionProblem& p = test.problem;
-  const Placement place = out_placement(p);
-  std::vector<bool> written(result.out.size(), false);
-  for (int b = 0; b < p.batch; ++b) {
-    for (int i = 0; i < p.q_len; ++i) {
-      for (int h = 0; h < p.q_heads; ++h) {
-        const auto row = (static_cast<std::size_t>(b) * p.q_len + i) * p.q_heads + h;
-        for (int d = 0; d < p.head_dim; ++d) {
-          const auto at = static_cast<std::size_t>(place.at(b, i, h, d));
-          written[at] = true;
-          const auto value = static_cast<double>(result.out[at]);
-          const double truth = expected.out[row * p.head_dim + d];
-          if (within(value, truth, expected.out_tolerance[row])) continue;
-          failures.push_back(fmt::format("{}: out[{}, {}, {}, {}] is {} instead of {} (tolerance {})", where,
-                                         b, i, h, d, value, truth, expected.out_tolerance[row]));
-          return;
-        }
-        const auto at = (static_cast<std::size_t>(b) * p.q_heads + h) * p.q_len + i;
-        const auto lse = static_cast<double>(result.lse[at]);
-        if (within(lse, expected.lse[at], expected.lse_tolerance[row])) continue;
-        failures.push_back(
-            fmt::format("{}: lse[{}, {}, {}] is {} instead of {}", where, b, h, i, lse, expected.lse[at]));
-        return;
-      }
-    }
-  }
-  for (std::size_t n = 0; n < written.size(); ++n) {
-    if (written[n] || std::isnan(result.out[n])) continue;
-    failures.push_back(
-        fmt::format("{}: wrote between or beside the rows of the output, element {}", where, n));
-    return;
-  }
-}
-
-void append(Failures& all, const Failures& more) { all.insert(all.end(), more.begin(), more.end()); }
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-AttentionProblem sized(int batch, int q_len, int kv_len, int q_heads, int kv_heads, int head_dim) {
-  AttentionProblem p;
-  p.batch = batch;
-  p.q_len = q_len;
-  p.kv_len = kv_len;
-  p.q_heads = q_heads;
-  p.kv_heads = kv_heads;
-  p.head_dim = head_dim;
-  p.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-  return p;
-}
-
-// The type that a kernel keeps scores in, which its name says where it is not f32.
-DType kept_scores(const AttentionBackend& backend, AttentionProblem problem, DType dtype) {
-  problem.dtype = dtype;
-  const std::string kernel = backend.kernel_for(problem);
-  for (const DType kept : {DType::f16, DType::bf16}) {
-    if (kernel.find(fmt::format("_{}scores", kDTypeNames.name(kept))) != std::string::npos) return kept;
-  }
-  return DType::f32;
-}
-
-std::vector<DType> dtypes_of(const AttentionBackend& backend, AttentionProblem problem) {
-  std::vector<DType> all;
-  for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    problem.dtype = dtype;
-    if (!backend.why_not(problem)) all.push_back(dtype);
-  }
-  return all;
-}
-
-}  // namespace
 
 Failures check_against_definition(Platform& platform, AttentionBackend& backend) {
   Failures failures;
@@ -223,8 +14,8 @@ Failures check_against_definition(Platform& platform, AttentionBackend& backend)
     for (DType dtype : dtypes_of(backend, test.problem)) {
       if (!can_hold(dtype, test.fill)) continue;
       const Inputs inputs = make_inputs(test, dtype);
-      Setup setup(platform, backend, test, inputs, dtype);
-      const Result result = setup.run();
+      AttentionRun setup(platform, backend, test, inputs, dtype);
+      const AttentionResult result = setup.run();
       append(failures, result.failures);
       const DType kept = kept_scores(backend, test.problem, dtype);
       compare(test, result, expected_of(test, inputs, dtype, kept), setup.where(), failures);
@@ -237,20 +28,20 @@ Failures check_against_definition(Platform& platform, AttentionBackend& backend)
   return failures;
 }
 
-Failures check_repeats(Platform& platform, AttentionBackend& backend) {
-  constexpr int kRepeats = 200;
+Failures check_repeats(Platform& platform, AttentionBackend& backend, int count,
+                       std::initializer_list<int> head_dims) {
   Failures failures;
-  for (const AttentionProblem& problem : {sized(1, 70, 130, 4, 2, 64), sized(1, 1, 1100, 4, 2, 64)}) {
-    const Case test{"repeats", problem, Layout::cache, Fill::normal};
-    for (DType dtype : dtypes_of(backend, problem)) {
-      const Inputs inputs = make_inputs(test, dtype);
-      Setup setup(platform, backend, test, inputs, dtype);
-      const Result first = setup.run();
-      for (int n = 1; n < kRepeats; ++n) {
-        const Result again = setup.run();
-        if (same_bits(first.out, again.out) && same_bits(first.lse, again.lse)) continue;
-        failures.push_back(setup.where() + ": run " + std::to_string(n) + " gave other bits");
-        break;
+  for (const int head_dim : head_dims) {
+    for (const AttentionProblem& problem :
+         {sized(1, 70, 130, 4, 2, head_dim), sized(1, 1, 1100, 4, 2, head_dim)}) {
+      const Case test{"repeats", problem, Layout::cache, Fill::normal};
+      for (const DType dtype : dtypes_of(backend, problem)) {
+        const Inputs inputs = make_inputs(test, dtype);
+        AttentionRun run(platform, backend, test, inputs, dtype);
+        const int other = run.first_other_bits(count);
+        if (other >= 0)
+          failures.push_back(
+              fmt::format("{}: call {} gave other bits than call 0, or NaN", run.where(), other));
       }
     }
   }
@@ -266,8 +57,8 @@ Failures check_batch_independence(Platform& platform, AttentionBackend& backend,
     for (DType dtype : dtypes_of(backend, problem)) {
       const Inputs inputs = make_inputs(together, dtype);
       const Expected expected = expected_of(together, inputs, dtype, kept_scores(backend, problem, dtype));
-      Setup setup(platform, backend, together, inputs, dtype);
-      const Result all = setup.run();
+      AttentionRun setup(platform, backend, together, inputs, dtype);
+      const AttentionResult all = setup.run();
       const Placement place = out_placement(problem);
       for (int b = 0; b < kBatch; ++b) {
         Case alone = together;
@@ -277,8 +68,8 @@ Failures check_batch_independence(Platform& platform, AttentionBackend& backend,
           tensor->first += b * tensor->batch_step;
           tensor->shape[0] = 1;
         }
-        Setup single(platform, backend, alone, part, dtype);
-        const Result one = single.run();
+        AttentionRun single(platform, backend, alone, part, dtype);
+        const AttentionResult one = single.run();
         const Placement one_place = out_placement(alone.problem);
         const auto row_size = static_cast<std::int64_t>(problem.head_dim);
         for (std::int64_t n = 0; n < place.batch_step; ++n) {
@@ -300,32 +91,169 @@ Failures check_batch_independence(Platform& platform, AttentionBackend& backend,
   return failures;
 }
 
-Failures check_prefill_equals_decode(Platform& platform, AttentionBackend& backend) {
+namespace {
+
+void compare_last_query(Platform& platform, AttentionBackend& backend, int length, int head_dim,
+                        Failures& failures) {
+  const Case prefill{"prefill", sized(1, length, length, 2, 1, head_dim), Layout::dense, Fill::normal};
+  for (DType dtype : dtypes_of(backend, prefill.problem)) {
+    const Inputs inputs = make_inputs(prefill, dtype);
+    AttentionRun many(platform, backend, prefill, inputs, dtype);
+    const AttentionResult whole = many.run();
+    Case decode = prefill;
+    decode.what = "decode";
+    decode.problem.q_len = 1;
+    Inputs last = inputs;
+    last.q.first += (length - 1) * last.q.token_step;
+    last.q.shape[1] = 1;
+    AttentionRun one(platform, backend, decode, last, dtype);
+    const AttentionResult step = one.run();
+    const Expected expected = expected_of(decode, last, dtype, kept_scores(backend, decode.problem, dtype));
+    const Placement place = out_placement(prefill.problem);
+    const Placement step_place = out_placement(decode.problem);
+    for (int h = 0; h < 2; ++h) {
+      for (int d = 0; d < head_dim; ++d) {
+        const float a = whole.out[static_cast<std::size_t>(place.at(0, length - 1, h, d))];
+        const float b = step.out[static_cast<std::size_t>(step_place.at(0, 0, h, d))];
+        if (within(static_cast<double>(a), static_cast<double>(b), 2 * expected.out_tolerance[h])) continue;
+        failures.push_back(
+            fmt::format("{}: head {} dim {} is {}, a decode step gives {}", many.where(), h, d, a, b));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Failures check_prefill_equals_decode(Platform& platform, AttentionBackend& backend,
+                                     std::initializer_list<int> head_dims) {
   Failures failures;
-  for (int length = 1; length <= 300; length += length < 20 ? 1 : 13) {
-    const Case prefill{"prefill", sized(1, length, length, 2, 1, 64), Layout::dense, Fill::normal};
-    for (DType dtype : dtypes_of(backend, prefill.problem)) {
-      const Inputs inputs = make_inputs(prefill, dtype);
-      Setup many(platform, backend, prefill, inputs, dtype);
-      const Result whole = many.run();
-      Case decode = prefill;
-      decode.what = "decode";
-      decode.problem.q_len = 1;
-      Inputs last = inputs;
-      last.q.first += (length - 1) * last.q.token_step;
-      last.q.shape[1] = 1;
-      Setup one(platform, backend, decode, last, dtype);
-      const Result step = one.run();
-      const Expected expected = expected_of(decode, last, dtype, kept_scores(backend, decode.problem, dtype));
-      const Placement place = out_placement(prefill.problem);
-      const Placement step_place = out_placement(decode.problem);
-      for (int h = 0; h < 2; ++h) {
-        for (int d = 0; d < 64; ++d) {
-          const float a = whole.out[static_cast<std::size_t>(place.at(0, length - 1, h, d))];
-          const float b = step.out[static_cast<std::size_t>(step_place.at(0, 0, h, d))];
-          if (within(static_cast<double>(a), static_cast<double>(b), 2 * expected.out_tolerance[h])) continue;
-          failures.push_back(
-              fmt::format("{}: head {} dim {} is {}, a decode step gives {}", many.where(), h, d, a, b));
+  for (const int head_dim : head_dims) {
+    for (int length = 1; length <= 300; length += length < 20 ? 1 : 13)
+      compare_last_query(platform, backend, length, head_dim, failures);
+  }
+  return failures;
+}
+
+Failures check_no_keys(Platform& platform, AttentionBackend& backend, std::initializer_list<int> head_dims) {
+  Failures failures;
+  for (const int head_dim : head_dims) {
+    for (const auto& [queries, keys] :
+         {std::pair(239, 1), std::pair(799, 3), std::pair(193, 64), std::pair(130, 1), std::pair(16, 1),
+          std::pair(5, 2), std::pair(2, 1)}) {
+      const Case test{"queries without a key", sized(1, queries, keys, 2, 1, head_dim), Layout::cache,
+                      Fill::normal};
+      const Placement place = out_placement(test.problem);
+      for (const DType dtype : dtypes_of(backend, test.problem)) {
+        const Inputs inputs = make_inputs(test, dtype);
+        AttentionRun run(platform, backend, test, inputs, dtype);
+        const AttentionResult result = run.run();
+        append(failures, result.failures);
+        int wrong = 0;
+        for (int h = 0; h < 2; ++h) {
+          for (int i = 0; i < queries; ++i) {
+            const bool sees = i >= queries - keys;
+            const float lse = result.lse[static_cast<std::size_t>(h * queries + i)];
+            wrong += sees ? !std::isfinite(lse) : !(std::isinf(lse) && lse < 0);
+            for (int d = 0; d < head_dim; ++d) {
+              const float value = result.out[static_cast<std::size_t>(place.at(0, i, h, d))];
+              wrong += sees ? !std::isfinite(value) : !(value == 0.0F);
+            }
+          }
+        }
+        if (wrong != 0) failures.push_back(fmt::format("{}: {} numbers are wrong", run.where(), wrong));
+      }
+    }
+  }
+  return failures;
+}
+
+Failures check_equal_scores(Platform& platform, AttentionBackend& backend,
+                            std::initializer_list<int> head_dims) {
+  Failures failures;
+  for (const int head_dim : head_dims) {
+    for (const int keys : {1, 2, 3, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000, 2049}) {
+      for (const int queries : {1, 18}) {
+        Case test{"equal scores", sized(1, queries, keys, 2, 1, head_dim), Layout::cache, Fill::constant};
+        test.problem.causal = false;
+        for (const DType dtype : dtypes_of(backend, test.problem)) {
+          const Inputs inputs = make_inputs(test, dtype);
+          AttentionRun run(platform, backend, test, inputs, dtype);
+          const AttentionResult result = run.run();
+          append(failures, result.failures);
+          compare(test, result, expected_of(test, inputs, dtype), run.where(), failures);
+          const double expected = std::log(static_cast<double>(keys));
+          for (const float lse : result.lse) {
+            if (within(static_cast<double>(lse), expected, 0x1p-22 * (2 + expected))) continue;
+            failures.push_back(fmt::format("{}: lse {} instead of ln {}", run.where(), lse, keys));
+            break;
+          }
+        }
+      }
+    }
+  }
+  return failures;
+}
+
+Failures check_one_key(Platform& platform, AttentionBackend& backend, std::initializer_list<int> head_dims) {
+  Failures failures;
+  for (const int head_dim : head_dims) {
+    for (const Fill fill : {Fill::normal, Fill::large_scores}) {
+      for (const bool causal : {true, false}) {
+        for (const int batch : {1, 3}) {
+          Case test{"one key", sized(batch, 1, 1, 6, 2, head_dim), Layout::cache, fill};
+          test.problem.causal = causal;
+          const Placement place = out_placement(test.problem);
+          for (const DType dtype : dtypes_of(backend, test.problem)) {
+            const Inputs inputs = make_inputs(test, dtype);
+            AttentionRun run(platform, backend, test, inputs, dtype);
+            const AttentionResult result = run.run();
+            append(failures, result.failures);
+            int wrong = 0;
+            for (int b = 0; b < batch; ++b)
+              for (int h = 0; h < 6; ++h)
+                for (int d = 0; d < head_dim; ++d)
+                  wrong += result.out[static_cast<std::size_t>(place.at(b, 0, h, d))] !=
+                           inputs.v_data[static_cast<std::size_t>(inputs.v.at(b, 0, h / 3, d))];
+            if (wrong != 0) failures.push_back(fmt::format("{}: {} numbers are not v", run.where(), wrong));
+          }
+        }
+      }
+    }
+  }
+  return failures;
+}
+
+Failures check_groups(Platform& platform, AttentionBackend& backend, std::initializer_list<int> head_dims) {
+  Failures failures;
+  for (const int head_dim : head_dims) {
+    for (const auto& [q_heads, kv_heads] :
+         {std::pair(32, 8), std::pair(25, 25), std::pair(6, 2), std::pair(8, 1), std::pair(24, 2)}) {
+      for (const int queries : {1, 3, 40}) {
+        const Case test{"groups", sized(2, queries, 75, q_heads, kv_heads, head_dim), Layout::cache,
+                        Fill::head_number};
+        const Placement place = out_placement(test.problem);
+        for (const DType dtype : dtypes_of(backend, test.problem)) {
+          const Inputs inputs = make_inputs(test, dtype);
+          AttentionRun run(platform, backend, test, inputs, dtype);
+          const AttentionResult result = run.run();
+          append(failures, result.failures);
+          int wrong = 0;
+          for (int b = 0; b < 2; ++b) {
+            for (int i = 0; i < queries; ++i) {
+              for (int h = 0; h < q_heads; ++h) {
+                const double expected = h / (q_heads / kv_heads) + 1;
+                for (int d = 0; d < head_dim; ++d) {
+                  // 25 * 3 * 2^-8 < 0.5: no neighbouring head is within the tolerance.
+                  const float value = result.out[static_cast<std::size_t>(place.at(b, i, h, d))];
+                  wrong += !within(static_cast<double>(value), expected,
+                                   3 * unit_roundoff(dtype) * expected + 1e-5);
+                }
+              }
+            }
+          }
+          if (wrong != 0)
+            failures.push_back(fmt::format("{}: {} numbers are of another head", run.where(), wrong));
         }
       }
     }

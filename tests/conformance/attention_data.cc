@@ -45,11 +45,23 @@ Placement cache_placement(std::int64_t batch, std::int64_t tokens, std::int64_t 
 
 enum class Which { q, k, v };
 
+// Out of a table of standard normals, since a grid of shapes needs billions of numbers.
+float normal_at(Which which, std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t d) {
+  static const std::vector<float> table = [] {
+    std::vector<float> values(std::size_t{1} << 16);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = random_normal(7, 0, i);
+    return values;
+  }();
+  // Each coordinate in bits of its own: 512 dimensions, 2^24 tokens, 2^10 heads, 2^18 sequences.
+  const auto place = static_cast<std::uint64_t>(d + (t << 9) + (h << 33) + (b << 43)) * 3 +
+                     static_cast<std::uint64_t>(which);
+  return table[mix_bits(place) >> 48];
+}
+
 // The number at one place. Where a score is to have a given value, only dimension 0 of q and k is not zero.
 float number(const Case& test, Which which, std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t d) {
   const AttentionProblem& p = test.problem;
-  const auto stream = static_cast<std::uint64_t>(((static_cast<int>(which) * 64 + b) * 64 + h) * 4096 + t);
-  const float normal = random_normal(7, stream, static_cast<std::uint64_t>(d));
+  const float normal = normal_at(which, b, t, h, d);
   const auto key = static_cast<float>(t);
   const auto keys = static_cast<float>(p.kv_len);
   const float first = d == 0 ? 1.0F : 0.0F;
@@ -84,18 +96,21 @@ float number(const Case& test, Which which, std::int64_t b, std::int64_t t, std:
     case Fill::very_negative:
       if (which == Which::v) return normal;
       return which == Which::q ? first : first * -1e30F / p.scale;
+    case Fill::head_number: return which == Which::v ? static_cast<float>(h + 1) : normal;
   }
   return 0;
 }
 
 void fill(const Case& test, Which which, const Placement& place, DType dtype, std::vector<float>& data) {
-  for (std::int64_t b = 0; b < place.shape[0]; ++b) {
-    for (std::int64_t t = 0; t < place.shape[1]; ++t) {
-      for (std::int64_t h = 0; h < place.shape[2]; ++h) {
-        for (std::int64_t d = 0; d < place.shape[3]; ++d) {
-          data[static_cast<std::size_t>(place.at(b, t, h, d))] =
-              rounded(number(test, which, b, t, h, d), dtype);
-        }
+  const std::int64_t tokens = place.shape[1];
+#pragma omp parallel for schedule(static) if (place.shape.elements() > 100000)
+  for (std::int64_t row = 0; row < place.shape[0] * tokens; ++row) {
+    const std::int64_t b = row / tokens;
+    const std::int64_t t = row % tokens;
+    for (std::int64_t h = 0; h < place.shape[2]; ++h) {
+      for (std::int64_t d = 0; d < place.shape[3]; ++d) {
+        data[static_cast<std::size_t>(place.at(b, t, h, d))] =
+            rounded(number(test, which, b, t, h, d), dtype);
       }
     }
   }
@@ -103,14 +118,6 @@ void fill(const Case& test, Which which, const Placement& place, DType dtype, st
 
 std::vector<float> poison(std::int64_t elements) {
   return std::vector<float>(static_cast<std::size_t>(elements), std::numeric_limits<float>::quiet_NaN());
-}
-
-double unit_roundoff(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return 0x1p-11;
-    case DType::bf16: return 0x1p-8;
-    default: return 0x1p-24;
-  }
 }
 
 // What correct arithmetic may be off by, from a random-walk model of rounding (n roundings add up to
@@ -135,6 +142,14 @@ Tolerance rounding_tolerance(double magnitude, double kept_score, double largest
 }
 
 }  // namespace
+
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return 0x1p-11;
+    case DType::bf16: return 0x1p-8;
+    default: return 0x1p-24;
+  }
+}
 
 TensorView Placement::view(void* memory, DType dtype) const {
   TensorView out(static_cast<char*>(memory) + first * static_cast<std::int64_t>(size_of(dtype)), dtype,
@@ -191,56 +206,56 @@ Expected expected_of(const Case& test, const Inputs& in, DType dtype, DType kept
   e.lse.assign(rows, -std::numeric_limits<double>::infinity());
   e.out_tolerance.assign(rows, 0.0);
   e.lse_tolerance.assign(rows, 0.0);
-  std::vector<double> scores(static_cast<std::size_t>(p.kv_len));
-  for (int b = 0; b < p.batch; ++b) {
-    for (int i = 0; i < p.q_len; ++i) {
-      const int visible = p.causal ? std::max(0, std::min(p.kv_len, i + 1 + p.kv_len - p.q_len)) : p.kv_len;
-      if (visible == 0) continue;
-      for (int h = 0; h < p.q_heads; ++h) {
-        const int kv_head = h / (p.q_heads / p.kv_heads);
-        double top = -std::numeric_limits<double>::infinity();
-        double magnitude = 0;
-        double largest_score = 0;
-        double largest_v = 0;
-        for (int j = 0; j < visible; ++j) {
-          double dot = 0;
-          double size = 0;
-          for (int d = 0; d < p.head_dim; ++d) {
-            const double product = static_cast<double>(in.q_data[in.q.at(b, i, h, d)]) *
-                                   static_cast<double>(k_data[in.k.at(b, j, kv_head, d)]);
-            dot += product;
-            size += std::fabs(product);
-            largest_v =
-                std::max(largest_v, std::fabs(static_cast<double>(v_data[in.v.at(b, j, kv_head, d)])));
-          }
-          scores[j] = dot * static_cast<double>(p.scale);
-          top = std::max(top, scores[j]);
-          largest_score = std::max(largest_score, std::fabs(scores[j]));
-          magnitude = std::max(magnitude, size * static_cast<double>(p.scale));
+#pragma omp parallel for schedule(dynamic) if (visible_pairs(p) > 1000)
+  for (int query = 0; query < p.batch * p.q_len; ++query) {
+    const int b = query / p.q_len;
+    const int i = query % p.q_len;
+    std::vector<double> scores(static_cast<std::size_t>(p.kv_len));
+    const int visible = p.causal ? std::max(0, std::min(p.kv_len, i + 1 + p.kv_len - p.q_len)) : p.kv_len;
+    if (visible == 0) continue;
+    for (int h = 0; h < p.q_heads; ++h) {
+      const int kv_head = h / (p.q_heads / p.kv_heads);
+      double top = -std::numeric_limits<double>::infinity();
+      double magnitude = 0;
+      double largest_score = 0;
+      double largest_v = 0;
+      for (int j = 0; j < visible; ++j) {
+        double dot = 0;
+        double size = 0;
+        for (int d = 0; d < p.head_dim; ++d) {
+          const double product = static_cast<double>(in.q_data[in.q.at(b, i, h, d)]) *
+                                 static_cast<double>(k_data[in.k.at(b, j, kv_head, d)]);
+          dot += product;
+          size += std::fabs(product);
+          largest_v = std::max(largest_v, std::fabs(static_cast<double>(v_data[in.v.at(b, j, kv_head, d)])));
         }
-        double denominator = 0;
-        const auto row = (static_cast<std::size_t>(b) * p.q_len + i) * p.q_heads + h;
-        double* out = e.out.data() + row * p.head_dim;
-        for (int j = 0; j < visible; ++j) {
-          const double weight = std::exp(scores[j] - top);
-          denominator += weight;
-          for (int d = 0; d < p.head_dim; ++d)
-            out[d] += weight * static_cast<double>(v_data[in.v.at(b, j, kv_head, d)]);
-        }
-        for (int d = 0; d < p.head_dim; ++d) out[d] /= denominator;
-        const double lse = top + std::log(denominator);
-        e.lse[(static_cast<std::size_t>(b) * p.q_heads + h) * p.q_len + i] = lse;
-        const double kept_score = kept == DType::f32 ? 0 : unit_roundoff(kept) * largest_score;
-        const Tolerance tolerance =
-            rounding_tolerance(magnitude, kept_score, largest_v, p.head_dim, visible, lse, dtype);
-        // Where exactly one weight is left, or all scores are equal by construction, rounding of scores
-        // cancels.
-        const bool exact_scores = test.fill == Fill::one_hot || test.fill == Fill::negative ||
-                                  test.fill == Fill::very_negative || test.fill == Fill::constant;
-        const Tolerance strict = rounding_tolerance(0, 0, largest_v, p.head_dim, visible, lse, dtype);
-        e.out_tolerance[row] = test.fill == Fill::one_hot ? 0.0 : exact_scores ? strict.out : tolerance.out;
-        e.lse_tolerance[row] = exact_scores ? strict.lse : tolerance.lse;
+        scores[j] = dot * static_cast<double>(p.scale);
+        top = std::max(top, scores[j]);
+        largest_score = std::max(largest_score, std::fabs(scores[j]));
+        magnitude = std::max(magnitude, size * static_cast<double>(p.scale));
       }
+      double denominator = 0;
+      const auto row = (static_cast<std::size_t>(b) * p.q_len + i) * p.q_heads + h;
+      double* out = e.out.data() + row * p.head_dim;
+      for (int j = 0; j < visible; ++j) {
+        const double weight = std::exp(scores[j] - top);
+        denominator += weight;
+        for (int d = 0; d < p.head_dim; ++d)
+          out[d] += weight * static_cast<double>(v_data[in.v.at(b, j, kv_head, d)]);
+      }
+      for (int d = 0; d < p.head_dim; ++d) out[d] /= denominator;
+      const double lse = top + std::log(denominator);
+      e.lse[(static_cast<std::size_t>(b) * p.q_heads + h) * p.q_len + i] = lse;
+      const double kept_score = kept == DType::f32 ? 0 : unit_roundoff(kept) * largest_score;
+      const Tolerance tolerance =
+          rounding_tolerance(magnitude, kept_score, largest_v, p.head_dim, visible, lse, dtype);
+      // Where exactly one weight is left, or all scores are equal by construction, rounding of scores
+      // cancels.
+      const bool exact_scores = test.fill == Fill::one_hot || test.fill == Fill::negative ||
+                                test.fill == Fill::very_negative || test.fill == Fill::constant;
+      const Tolerance strict = rounding_tolerance(0, 0, largest_v, p.head_dim, visible, lse, dtype);
+      e.out_tolerance[row] = test.fill == Fill::one_hot ? 0.0 : exact_scores ? strict.out : tolerance.out;
+      e.lse_tolerance[row] = exact_scores ? strict.lse : tolerance.lse;
     }
   }
   return e;

@@ -41,6 +41,9 @@ struct Expected {
 // `scores` is the type in which a backend keeps the scores between its kernels: 16 bits round each once.
 Expected expected_of(const Case& test, const Inputs& inputs, DType dtype, DType scores = DType::f32);
 
+// Of one rounding to the type, relative.
+double unit_roundoff(DType dtype);
+
 // Dense out with guards.
 Placement out_placement(const AttentionProblem& problem);
 

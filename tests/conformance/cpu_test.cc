@@ -3,6 +3,7 @@
 #include "tests/catch.h"
 #include "tests/conformance/attention_cases.h"
 #include "tests/conformance/attention_checks.h"
+#include "tests/conformance/grid_check.h"
 
 using namespace attn;
 using namespace attn::conformance;
@@ -32,7 +33,7 @@ TEST_CASE("attention kernels agree with the definition on one thread and on more
 
 TEST_CASE("two hundred runs of attention give the same bits") {
   Platform platform = open_platform("cpu");
-  for (const auto& backend : platform.attention) expect_none(check_repeats(platform, *backend));
+  for (const auto& backend : platform.attention) expect_none(check_repeats(platform, *backend, 200, {64}));
 }
 
 TEST_CASE("a sequence alone gives what it gives in a batch") {
@@ -44,7 +45,37 @@ TEST_CASE("a sequence alone gives what it gives in a batch") {
 
 TEST_CASE("the last query of a prefill is a decode step") {
   Platform platform = open_platform("cpu");
-  for (const auto& backend : platform.attention) expect_none(check_prefill_equals_decode(platform, *backend));
+  for (const auto& backend : platform.attention)
+    expect_none(check_prefill_equals_decode(platform, *backend, {64}));
+}
+
+TEST_CASE("the smaller shapes of the grid agree with the reference") {
+  Platform platform = open_platform("cpu");
+  for (const char* mode : {"baseline", "flash"}) {
+    const GridResult result = check_grid(platform, platform.backend(mode), {10000000, 4});
+    expect_none(result.failures);
+    CHECK(result.checked > 50);
+  }
+}
+
+TEST_CASE("queries that see no key give zero and an lse of minus infinity") {
+  Platform platform = open_platform("cpu");
+  for (const auto& backend : platform.attention) expect_none(check_no_keys(platform, *backend, {64, 20}));
+}
+
+TEST_CASE("equal scores give the mean of the values and an lse of ln n") {
+  Platform platform = open_platform("cpu");
+  for (const auto& backend : platform.attention) expect_none(check_equal_scores(platform, *backend, {64}));
+}
+
+TEST_CASE("one key gives its value bit for bit") {
+  Platform platform = open_platform("cpu");
+  for (const auto& backend : platform.attention) expect_none(check_one_key(platform, *backend, {64, 20}));
+}
+
+TEST_CASE("every query head reads the key head of its group") {
+  Platform platform = open_platform("cpu");
+  for (const auto& backend : platform.attention) expect_none(check_groups(platform, *backend, {64}));
 }
 
 TEST_CASE("flash never asks for scores and baseline asks for all of them") {
