@@ -6,6 +6,8 @@
 
 #include "lib/core/rng.h"
 #include "lib/model/generate.h"
+#include "lib/tensor/convert.h"
+#include "lib/tensor/dtype_names.h"
 #include "lib/text/prompts.h"
 #include "tests/test_device.h"
 
