@@ -9,9 +9,8 @@
 
 namespace attn {
 
-RunModel::RunModel(const std::filesystem::path& folder, const std::string& device)
-    : platform_(open_platform(device)),
-      model_(load_model(*platform_.device, find_model(folder.string()), DType::f32)) {}
+RunModel::RunModel(Platform& platform, const std::filesystem::path& folder, DType dtype)
+    : platform_(platform), model_(load_model(*platform.device, find_model(folder.string()), dtype)) {}
 
 std::vector<std::vector<double>> RunModel::logits(const std::vector<TokenId>& ids, const std::string& mode) {
   const int count = static_cast<int>(ids.size());
@@ -55,6 +54,11 @@ std::vector<TokenId> RunModel::greedy(const std::vector<TokenId>& prompt, int co
   for (const Reservation& call : generation_calls(attention, prompt_tokens, count))
     transformer.reserve(attention, call);
   return generate(transformer, attention, prompt, count, {}).ids.front();
+}
+
+std::vector<DType> dtypes_of(const Platform& platform) {
+  if (platform.device->host_memory()) return {DType::f32};
+  return {DType::f32, DType::f16, DType::bf16};
 }
 
 double relative_to_scale(const std::vector<std::vector<double>>& ours,

@@ -16,7 +16,8 @@ namespace attn {
 
 class RunModel {
  public:
-  explicit RunModel(const std::filesystem::path& folder, const std::string& device = test_device());
+  // The platform must outlive it.
+  explicit RunModel(Platform& platform, const std::filesystem::path& folder, DType dtype = DType::f32);
 
   // [position][vocab], f32 as computed, in double.
   std::vector<std::vector<double>> logits(const std::vector<TokenId>& ids, const std::string& mode);
@@ -28,9 +29,14 @@ class RunModel {
   const ModelConfig& config() const { return model_.config; }
 
  private:
-  Platform platform_;
+  Platform& platform_;
   Model model_;
 };
+
+inline const std::vector<std::string> kEveryMode{"reference", "baseline", "flash"};
+
+// The element types of the device: the CPU computes in f32 alone.
+std::vector<DType> dtypes_of(const Platform& platform);
 
 // Largest |ours - expected| over the largest |expected|. NaN counts as infinite.
 double relative_to_scale(const std::vector<std::vector<double>>& ours,
