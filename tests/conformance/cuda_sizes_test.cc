@@ -5,6 +5,7 @@
 
 #include "lib/core/error.h"
 #include "lib/tensor/convert.h"
+#include "lib/tensor/dtype_names.h"
 #include "tests/conformance/attention_run.h"
 #include "tests/gpu.h"
 
@@ -121,6 +122,100 @@ void check_far_apart(Platform& platform, const std::string& mode, AttentionProbl
   }
 }
 
+// A decode step whose cache has its sequences gigabytes apart: the row at *past_len of each, and no other, is
+// written, by the operation of its own and by the kernel that appends on the way.
+void check_far_append(Platform& platform, DType dtype, int head_dim, const Buffer& memory) {
+  CAPTURE(kDTypeNames.name(dtype), head_dim);
+  constexpr int kBatch = 3, kQueryHeads = 4, kKeyHeads = 2, kCapacity = 120;
+  constexpr std::int32_t kPast = 100;
+  constexpr std::int64_t kRegion = 1 << 18;
+  Device& device = *platform.device;
+  AttentionProblem p{kBatch, 1, kCapacity, kQueryHeads, kKeyHeads, head_dim, dtype, 0.1F, true};
+  Case test{"append", p, Layout::dense, Fill::normal};
+  const Inputs inputs = make_inputs(test, dtype);
+  const Uploaded k(device, inputs.k_data, dtype);
+  const Uploaded v(device, inputs.v_data, dtype);
+  test.problem = {kBatch, 1, 1, kQueryHeads + kKeyHeads, kKeyHeads, head_dim, dtype, 0.1F, true};
+  test.layout = Layout::fused;  // its q, k, v together are the step's queries, keys and values
+  test.problem.q_heads = kQueryHeads;
+  const Inputs fresh = make_inputs(test, dtype);
+  const std::int32_t past = kPast;
+  const Buffer length = device.allocate(sizeof past, MemoryUse::other);
+  device.upload(length.data(), &past, sizeof past);
+  const auto* past_len = static_cast<const std::int32_t*>(length.data());
+
+  const auto cache = [&](std::int64_t region, std::int64_t batch_step) {
+    TensorView view(
+        static_cast<char*>(memory.data()) + region * kRegion * static_cast<std::int64_t>(size_of(dtype)),
+        dtype, {kBatch, kCapacity, kKeyHeads, head_dim});
+    view.strides = {batch_step, head_dim, std::int64_t{kCapacity} * head_dim, 1};
+    return view;
+  };
+  struct Outcome {
+    std::vector<char> keys, values, out;
+  };
+  const auto step = [&](std::int64_t batch_step, bool on_the_way) {
+    // Near caches lie in regions of their own, far ones share a region's distance.
+    const TensorView keys = cache(0, batch_step);
+    const TensorView values = cache(batch_step < kRegion ? 3 : 1, batch_step);
+    copy_rows(device, keys, inputs.k.view(k.data(), dtype));
+    copy_rows(device, values, inputs.v.view(v.data(), dtype));
+    const Uploaded qkv(device, fresh.q_data, dtype);
+    const TensorView all = [&] {
+      Placement whole = fresh.q;
+      whole.shape[2] = kQueryHeads + 2 * kKeyHeads;
+      return whole.view(qkv.data(), dtype);
+    }();
+    const Tensor out = device.allocate_tensor(dtype, {kBatch, 1, kQueryHeads, head_dim}, MemoryUse::other);
+    AttentionBackend& flash = platform.backend("flash");
+    const Guarded workspace(device, flash.scratch(p).workspace_bytes);
+    const RotaryTable none{};
+    AttentionTensors tensors;
+    tensors.q = all.slice(2, 0, kQueryHeads);
+    tensors.k = keys;
+    tensors.v = values;
+    tensors.out = out.view;
+    tensors.past_len = past_len;
+    const AttentionAppend append{all.slice(2, kQueryHeads, kKeyHeads),
+                                 all.slice(2, kQueryHeads + kKeyHeads, kKeyHeads), none};
+    if (on_the_way) {
+      REQUIRE(flash.appends(p));
+      tensors.append = &append;
+    } else {
+      platform.ops->rope_and_append(all, none, past_len, keys, values);
+    }
+    flash.forward(p, tensors, nullptr, workspace.data());
+    const Tensor gathered = device.allocate_tensor(dtype, keys.shape, MemoryUse::other);
+    Outcome outcome;
+    copy_rows(device, gathered.view, keys);
+    outcome.keys = bytes_of(device, gathered.view);
+    copy_rows(device, gathered.view, values);
+    outcome.values = bytes_of(device, gathered.view);
+    outcome.out = bytes_of(device, out.view);
+    return outcome;
+  };
+  const Outcome near = step(std::int64_t{kKeyHeads} * kCapacity * head_dim, false);
+  const Outcome far = step(far_step(kBatch - 1), false);
+  const Outcome fused = step(far_step(kBatch - 1), true);
+  for (const Outcome* other : {&far, &fused}) {
+    CHECK(other->keys == near.keys);
+    CHECK(other->values == near.values);
+    CHECK(other->out == near.out);
+  }
+  // Dense [batch, token, head, dim]: outside token kPast nothing has changed, there everything has.
+  const auto row = static_cast<std::size_t>(kKeyHeads) * head_dim * size_of(dtype);
+  const std::vector<char> before = [&] {
+    const Tensor gathered =
+        device.allocate_tensor(dtype, {kBatch, kCapacity, kKeyHeads, head_dim}, MemoryUse::other);
+    copy_rows(device, gathered.view, inputs.k.view(k.data(), dtype));
+    return bytes_of(device, gathered.view);
+  }();
+  for (std::size_t n = 0; n < std::size_t{kBatch} * kCapacity; ++n) {
+    const bool same = std::memcmp(&before[n * row], &far.keys[n * row], row) == 0;
+    REQUIRE(same == (n % kCapacity != kPast));
+  }
+}
+
 // Nothing where the GPU has no room.
 Buffer far_memory(Device& device, DType dtype) {
   try {
@@ -156,5 +251,14 @@ TEST_CASE("places past two thousand million elements are reached by every kernel
         }
       }
     }
+  }
+}
+
+TEST_CASE("a cache of more than four gigabytes is appended to in the row of each sequence") {
+  ATTN_OPEN_GPU(platform);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const Buffer memory = far_memory(*platform.device, dtype);
+    if (memory.bytes() == 0) ATTN_SKIP("the GPU has not 5 GB to spare");
+    for (const int head_dim : {64, 80, 96, 128, 256}) check_far_append(platform, dtype, head_dim, memory);
   }
 }
