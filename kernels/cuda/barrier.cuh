@@ -61,31 +61,39 @@ __device__ __forceinline__ void copy_rows(std::uint64_t* barrier, char* target, 
                                           int bytes) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  // One lane asks for all rows: a bulk copy is an instruction of the warp, and lanes with addresses of their
+  // own would be served one after the other.
   if (lane == 0) {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}\n" ::"r"(
                      shared_address(barrier)),
                  "r"(static_cast<unsigned>(count * bytes))
                  : "memory");
+    std::uint64_t policy = 0;
+    if constexpr (stream_once)
+      asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n" : "=l"(policy));
+    const std::uint32_t arrival = shared_address(barrier);
+    std::uint32_t to = shared_address(target);
+#pragma unroll 8
+    for (int row = 0; row < count; ++row) {
+      if constexpr (stream_once) {
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], "
+            "%2, "
+            "[%3], %4;\n" ::"r"(to),
+            "l"(source), "r"(bytes), "r"(arrival), "l"(policy)
+            : "memory");
+      } else {
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(
+                to),
+            "l"(source), "r"(bytes), "r"(arrival)
+            : "memory");
+      }
+      to += static_cast<std::uint32_t>(target_step);
+      source += source_step;
+    }
   }
   __syncwarp();
-  if (lane >= count) return;
-  const char* from = source + lane * source_step;
-  const std::uint32_t to = shared_address(target + lane * target_step);
-  if constexpr (stream_once) {
-    std::uint64_t policy;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n" : "=l"(policy));
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
-        "[%3], "
-        "%4;\n" ::"r"(to),
-        "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
-        : "memory");
-  } else {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
-        "l"(from), "r"(bytes), "r"(shared_address(barrier))
-        : "memory");
-  }
 #else
   const int packs = bytes / 16;
   for (int n = lane; n < count * packs; n += 32) {

@@ -43,7 +43,7 @@ struct Layout {
   int chunk;       // most columns of a stage
   int early, all;  // chunks: those of columns [late_columns, inner), which come first, and all
   int stages;
-  int input, partials, barriers;  // where these begin in shared memory, after the stages
+  int input, partials, norm;  // where these begin in shared memory, after the stages
   int bytes;
 };
 
@@ -131,51 +131,101 @@ __device__ __forceinline__ void consumers_meet() {
   asm volatile("bar.sync 1, %0;\n" ::"n"(kConsumerThreads) : "memory");
 }
 
-// The normed input, rows `step` bytes apart: a warp a row, so that a row's sums do not depend on the others.
+// The norm's weights and biases, [2][inner], asked for: they are read when the input is there.
 template <typename T>
-__device__ void norm_input(const SkinnyProduct& p, const SkinnyPart& part, char* input, int step) {
-  const int row = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+__device__ void ask_for_norm(const SkinnyProduct& p, const SkinnyPart& part, char* room) {
+  const int packs = p.inner / 8;
+  for (int n = static_cast<int>(threadIdx.x); n < packs; n += kConsumerThreads) {
+    copy_async(room + n * 16, static_cast<const uint4*>(part.norm_weight) + n, true);
+    if (part.norm_bias != nullptr)
+      copy_async(room + (packs + n) * 16, static_cast<const uint4*>(part.norm_bias) + n, true);
+  }
+  commit_copies();
+}
+
+// A sum for each row over all consumers. The order does not depend on the number of rows.
+__device__ __forceinline__ void sum_rows(float (&values)[kSkinnyMaxRows], int rows,
+                                         float (&room)[kSkinnyMaxRows][kConsumers]) {
+#pragma unroll
+  for (int row = 0; row < kSkinnyMaxRows; ++row)
+    if (row < rows) values[row] = reduce_warp(values[row], Sum());
+  if (threadIdx.x % 32 == 0) {
+#pragma unroll
+    for (int row = 0; row < kSkinnyMaxRows; ++row)
+      if (row < rows) room[row][threadIdx.x / 32] = values[row];
+  }
+  consumers_meet();
+#pragma unroll
+  for (int row = 0; row < kSkinnyMaxRows; ++row) {
+    if (row >= rows) break;
+    values[row] = 0;
+#pragma unroll
+    for (int warp = 0; warp < kConsumers; ++warp) values[row] += room[row][warp];
+  }
+}
+
+// The normed input, rows `step` bytes apart. `norm`: what ask_for_norm() has brought.
+template <typename T>
+__device__ void norm_input(const SkinnyProduct& p, const SkinnyPart& part, const char* norm, char* input,
+                           int step, float (&room)[2][kSkinnyMaxRows][kConsumers]) {
+  const int thread = static_cast<int>(threadIdx.x);
   const int packs = p.inner / 8;
   const float size = static_cast<float>(p.inner);
-  if (row < p.rows) {
+  const auto place = [&](int row, int n) { return reinterpret_cast<uint4*>(input + row * step) + n; };
+  float sums[kSkinnyMaxRows] = {};
+#pragma unroll
+  for (int row = 0; row < kSkinnyMaxRows; ++row) {
+    if (row >= p.rows) break;
     const uint4* source = reinterpret_cast<const uint4*>(static_cast<const T*>(p.in) + row * p.in_step);
-    uint4* kept = reinterpret_cast<uint4*>(input + row * step);  // a lane reads what it has written itself
-    float sum = 0;
-#pragma unroll 10
-    for (int n = lane; n < packs; n += 32) {
+#pragma unroll 2
+    for (int n = thread; n < packs; n += kConsumerThreads) {
       const uint4 pack = __ldcg(source + n);
-      kept[n] = pack;
-      add_pack<T>(pack, sum);
+      *place(row, n) = pack;  // a thread reads what it has written itself
+      add_pack<T>(pack, sums[row]);
     }
-    const float mean = p.centred ? reduce_warp(sum, Sum()) / size : 0.0F;
-    float squares = 0;
-#pragma unroll 5
-    for (int n = lane; n < packs; n += 32) {
-      const uint4 pack = kept[n];
+  }
+  if (p.centred) {
+    sum_rows(sums, p.rows, room[0]);
+  } else {
+#pragma unroll
+    for (int row = 0; row < kSkinnyMaxRows; ++row) sums[row] = 0;
+  }
+  float squares[kSkinnyMaxRows] = {};
+#pragma unroll
+  for (int row = 0; row < kSkinnyMaxRows; ++row) {
+    if (row >= p.rows) break;
+    const float mean = sums[row] / size;
+    for (int n = thread; n < packs; n += kConsumerThreads) {
+      const uint4 pack = *place(row, n);
       const T* x = reinterpret_cast<const T*>(&pack);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         const float deviation = to_float(x[e]) - mean;
-        squares += deviation * deviation;
+        squares[row] += deviation * deviation;
       }
     }
-    const float factor = 1.0F / sqrtf(reduce_warp(squares, Sum()) / size + p.eps);
-#pragma unroll 5
-    for (int n = lane; n < packs; n += 32) {
-      const uint4 weights = __ldg(static_cast<const uint4*>(part.norm_weight) + n);
-      uint4 biases = {0, 0, 0, 0};
-      if (part.norm_bias != nullptr) biases = __ldg(static_cast<const uint4*>(part.norm_bias) + n);
-      uint4 pack = kept[n];
+  }
+  wait_copies<0>();  // this thread's own part of the norm
+  sum_rows(squares, p.rows, room[1]);
+  for (int n = thread; n < packs; n += kConsumerThreads) {
+    const uint4 weights = *(reinterpret_cast<const uint4*>(norm) + n);
+    uint4 biases = {0, 0, 0, 0};
+    if (part.norm_bias != nullptr) biases = *(reinterpret_cast<const uint4*>(norm) + packs + n);
+    const T* w = reinterpret_cast<const T*>(&weights);
+    const T* b = reinterpret_cast<const T*>(&biases);
+#pragma unroll
+    for (int row = 0; row < kSkinnyMaxRows; ++row) {
+      if (row >= p.rows) break;
+      const float mean = sums[row] / size;
+      const float factor = 1.0F / sqrtf(squares[row] / size + p.eps);
+      uint4 pack = *place(row, n);
       T* x = reinterpret_cast<T*>(&pack);
-      const T* w = reinterpret_cast<const T*>(&weights);
-      const T* b = reinterpret_cast<const T*>(&biases);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         const float scaled = (to_float(x[e]) - mean) * factor * to_float(w[e]);
         x[e] = from_float<T>(part.norm_bias != nullptr ? scaled + to_float(b[e]) : scaled);
       }
-      kept[n] = pack;
+      *place(row, n) = pack;
     }
   }
   consumers_meet();
@@ -225,54 +275,45 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     skinny_kernel(const __grid_constant__ SkinnyProduct p, const __grid_constant__ Layout layout) {
   extern __shared__ __align__(128) char shared[];
+  __shared__ float norm_sums[2][kSkinnyMaxRows][kConsumers];
   __shared__ std::uint64_t full[kMostStages], empty[kMostStages];
   __shared__ std::uint64_t input_full[kInputSlots], input_empty[kInputSlots];
   const int stage_step = row_step(layout.chunk);
   const int stage_bytes = kTile * stage_step;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (warp == kConsumers) {  // a lane a barrier
+    if (lane < layout.stages) {
+      init_barrier(&full[lane], kCopyArrivals);
+      init_barrier(&empty[lane], kConsumers);
+    } else if (lane >= 32 - kInputSlots) {
+      init_barrier(&input_full[lane - (32 - kInputSlots)], kCopyArrivals);
+      init_barrier(&input_empty[lane - (32 - kInputSlots)], kConsumers);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
   const auto nothing = [](int) {};
 
-  if (warp == kConsumers) {
-    if (lane == 0) {
-      for (int n = 0; n < layout.stages; ++n) {
-        init_barrier(&full[n], kCopyArrivals);
-        init_barrier(&empty[n], kConsumers);
-      }
-      for (int n = 0; n < kInputSlots; ++n) {
-        init_barrier(&input_full[n], kCopyArrivals);
-        init_barrier(&input_empty[n], kConsumers);
-      }
-      publish_barriers();
-    }
-    __syncwarp();
-  }
-  if (warp == kConsumers) {  // weights: they depend on nothing, and the first are asked for before all else
+  if (warp == kConsumers) {  // weights: they depend on nothing
     RingPlace place;
-    bool met = false;
     for_groups(p, nothing, [&](int part_index, const Group& group) {
       const SkinnyPart& part = p.parts[part_index];
       for (int c = 0; c < layout.all; ++c) {
         const Chunk chunk = chunk_of(p, layout, c);
         for (int slot = 0; slot < group.slots; ++slot) {
           const TileRows rows = tile_rows(part, group, slot);
-          if (met) wait_barrier(&empty[place.stage], place.parity ^ 1U);
+          wait_barrier(&empty[place.stage], place.parity ^ 1U);
           copy_rows<true>(
               &full[place.stage], shared + place.stage * stage_bytes, stage_step,
               static_cast<const char*>(part.weight) + (rows.row * part.weight_step + chunk.begin) * 2,
               part.weight_step * 2, rows.count, chunk.columns * 2);
           place.next(layout.stages);
-          if (!met && place.stage == 0) {
-            met = true;
-            __syncthreads();
-          }
         }
       }
     });
-    if (!met) __syncthreads();
     return;
   }
-  __syncthreads();
 
   if (warp == kConsumers + 1) {  // the input, where it is not normed
     if (p.normed) return;
@@ -305,14 +346,16 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const int at = lane / 4 * stage_step + lane % 4 * 16;  // of this lane in a stage
   float* partials = reinterpret_cast<float*>(shared + layout.partials);
   const int partials_size = kConsumers * kGroup * kTile * p.rows;
+  char* norm = shared + layout.norm;
+  bool asked = false;
   if (p.normed) {
-    for (int n = 0; n < p.part_count; ++n) {  // what the norms will read, while the input is not there
-      for (int i = static_cast<int>(threadIdx.x) * 64; i < p.inner; i += kConsumerThreads * 64) {
-        asm volatile("prefetch.global.L2 [%0];\n" ::"l"(static_cast<const T*>(p.parts[n].norm_weight) + i));
-        if (p.parts[n].norm_bias != nullptr)
-          asm volatile("prefetch.global.L2 [%0];\n" ::"l"(static_cast<const T*>(p.parts[n].norm_bias) + i));
-      }
-    }
+    for_groups(
+        p,
+        [&](int part_index) {
+          if (!asked) ask_for_norm<T>(p, p.parts[part_index], norm);
+          asked = true;
+        },
+        [](int, const Group&) {});
     wait_for_previous();
     let_next_start();
   }
@@ -322,7 +365,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   for_groups(
       p,
       [&](int part_index) {
-        if (p.normed) norm_input<T>(p, p.parts[part_index], shared + layout.input, input_step);
+        if (!p.normed) return;
+        if (!asked) ask_for_norm<T>(p, p.parts[part_index], norm);
+        asked = false;
+        norm_input<T>(p, p.parts[part_index], norm, shared + layout.input, input_step, norm_sums);
       },
       [&](int part_index, const Group& group) {
         const SkinnyPart& part = p.parts[part_index];
@@ -330,13 +376,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
         const Output out = output_of(p, part, group);
         const T* bias = static_cast<const T*>(part.bias);
         const T* second_bias = static_cast<const T*>(part.second_bias);
-        float first = 0;
-        float second = 0;
-        float old = 0;
+        T first = from_float<T>(0);
+        T second = first;
+        T old = first;
         if (out.present) {
-          if (bias != nullptr) first = to_float(bias[out.column]);
-          if (bias != nullptr && part.gated) second = to_float(bias[part.size + out.column]);
-          if (second_bias != nullptr) first += to_float(second_bias[out.column]);
+          if (bias != nullptr) first = bias[out.column];
+          if (bias != nullptr && part.gated) second = bias[part.size + out.column];
+          if (second_bias != nullptr) second = second_bias[out.column];
         }
 
         float sums[kGroup][2][4] = {};
@@ -351,7 +397,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
             wait_barrier(&input_full[input_place.stage], input_place.parity);
             // The first late columns are there, so the previous kernel is complete.
             if (c == layout.early && p.add && out.present)
-              old = to_float(__ldcg(static_cast<const T*>(part.out) + out.row * part.out_step + out.column));
+              old = __ldcg(static_cast<const T*>(part.out) + out.row * part.out_step + out.column);
           }
 #pragma unroll
           for (int slot = 0; slot < kGroup; ++slot) {
@@ -390,9 +436,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
         };
         float value;
         if (part.gated) {
-          value = apply(part.function, total(2 * tile) + first) * (total(2 * tile + 1) + second);
+          value = apply(part.function, total(2 * tile) + to_float(first)) *
+                  (total(2 * tile + 1) + to_float(second));
         } else {
-          value = apply(part.function, total(tile) + first) + old;
+          value = apply(part.function, total(tile) + to_float(first) + to_float(second)) + to_float(old);
         }
         const std::int64_t target = out.row * part.out_step + out.column;
         if (p.float_out) {
@@ -420,11 +467,14 @@ bool plan(const SkinnyProduct& p, const SkinnyLimits& limits, Layout& layout) {
       p.normed ? p.rows * row_step(p.inner) : kInputSlots * p.rows * row_step(layout.chunk);
   const int partials_bytes = 2 * kConsumers * kGroup * kTile * p.rows * static_cast<int>(sizeof(float));
   const int fixed_bytes = 1024;  // of the kernel's own
-  const int left = static_cast<int>(limits.block_shared_bytes) - input_bytes - partials_bytes - fixed_bytes;
+  const int norm_bytes = p.normed ? 2 * p.inner * 2 : 0;
+  const int left =
+      static_cast<int>(limits.block_shared_bytes) - input_bytes - partials_bytes - norm_bytes - fixed_bytes;
   layout.stages = std::min({kMostStages, left / stage_bytes, std::max(3, kStageBytes / stage_bytes)});
   layout.input = layout.stages * stage_bytes;
   layout.partials = layout.input + input_bytes;
-  layout.bytes = layout.partials + partials_bytes;
+  layout.norm = layout.partials + partials_bytes;
+  layout.bytes = layout.norm + norm_bytes;
   return layout.stages >= 2;
 }
 
