@@ -144,6 +144,10 @@ std::vector<Case> grid_cases() {
       }
     }
   }
+  for (const Lengths& pair : {Lengths{1, 339}, Lengths{113, 203}, Lengths{640, 128}, Lengths{64, 800}}) {
+    for (const int head_dim : {20, 40, 72, 200})  // without kernels of their own
+      all.push_back({"grid", problem({2, pair.q, pair.kv, 4, 2, head_dim}), Layout::cache, Fill::normal});
+  }
   return all;
 }
 

@@ -55,6 +55,7 @@ class Launcher(unittest.TestCase):
     def test_clean_kernels_compile_in_silence_and_are_reported(self):
         done = self.compile(CLEAN)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(self.object.exists())
         self.assertEqual((self.root / "kernel.cu.o.ptxas").read_text(), "sm_80 40 1024 0 0 0 plain\n")
         table = self.table()
         self.assertEqual(table.returncode, 0)
@@ -69,6 +70,7 @@ class Launcher(unittest.TestCase):
         ):
             done = self.compile(says)
             self.assertEqual(done.returncode, 1, says)
+            self.assertFalse(self.object.exists())
             for word in words:
                 self.assertIn(word, done.stderr)
         self.compile(SPILLS)
