@@ -43,6 +43,9 @@ struct Layout {
   int chunk;       // most columns of a stage
   int early, all;  // chunks: those of columns [late_columns, inner), which come first, and all
   int stages;
+  int window;       // stages under way at a time: more would only queue, before what others ask for too
+  int stage_step;   // bytes between rows of a stage
+  bool contiguous;  // a stage is whole rows that lie together: one copy
   int input, partials, norm;  // where these begin in shared memory, after the stages
   int bytes;
 };
@@ -172,17 +175,19 @@ __device__ void norm_input(const SkinnyProduct& p, const SkinnyPart& part, const
   const int packs = p.inner / 8;
   const float size = static_cast<float>(p.inner);
   const auto place = [&](int row, int n) { return reinterpret_cast<uint4*>(input + row * step) + n; };
+  // All that this thread will read is asked for at once: each answer takes microseconds while weights stream
+  // in.
+  for (int row = 0; row < p.rows; ++row) {
+    const uint4* source = reinterpret_cast<const uint4*>(static_cast<const T*>(p.in) + row * p.in_step);
+    for (int n = thread; n < packs; n += kConsumerThreads) copy_async(place(row, n), source + n, true);
+  }
+  commit_copies();
+  wait_copies<0>();  // also for this thread's part of the norm
   float sums[kSkinnyMaxRows] = {};
 #pragma unroll
   for (int row = 0; row < kSkinnyMaxRows; ++row) {
     if (row >= p.rows) break;
-    const uint4* source = reinterpret_cast<const uint4*>(static_cast<const T*>(p.in) + row * p.in_step);
-#pragma unroll 2
-    for (int n = thread; n < packs; n += kConsumerThreads) {
-      const uint4 pack = __ldcg(source + n);
-      *place(row, n) = pack;  // a thread reads what it has written itself
-      add_pack<T>(pack, sums[row]);
-    }
+    for (int n = thread; n < packs; n += kConsumerThreads) add_pack<T>(*place(row, n), sums[row]);
   }
   if (p.centred) {
     sum_rows(sums, p.rows, room[0]);
@@ -205,7 +210,6 @@ __device__ void norm_input(const SkinnyProduct& p, const SkinnyPart& part, const
       }
     }
   }
-  wait_copies<0>();  // this thread's own part of the norm
   sum_rows(squares, p.rows, room[1]);
   for (int n = thread; n < packs; n += kConsumerThreads) {
     const uint4 weights = *(reinterpret_cast<const uint4*>(norm) + n);
@@ -278,8 +282,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   __shared__ float norm_sums[2][kSkinnyMaxRows][kConsumers];
   __shared__ std::uint64_t full[kMostStages], empty[kMostStages];
   __shared__ std::uint64_t input_full[kInputSlots], input_empty[kInputSlots];
-  const int stage_step = row_step(layout.chunk);
+  const int stage_step = layout.stage_step;
   const int stage_bytes = kTile * stage_step;
+  const int chunk_step = row_step(layout.chunk);  // between rows of a chunk of the input
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (warp == kConsumers) {  // a lane a barrier
@@ -297,17 +302,30 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
   if (warp == kConsumers) {  // weights: they depend on nothing
     RingPlace place;
+    RingPlace arrived;
+    int ahead = 0;  // of the stages that have arrived
     for_groups(p, nothing, [&](int part_index, const Group& group) {
       const SkinnyPart& part = p.parts[part_index];
       for (int c = 0; c < layout.all; ++c) {
         const Chunk chunk = chunk_of(p, layout, c);
         for (int slot = 0; slot < group.slots; ++slot) {
           const TileRows rows = tile_rows(part, group, slot);
+          if (ahead == layout.window) {
+            wait_barrier(&full[arrived.stage], arrived.parity);
+            arrived.next(layout.stages);
+          } else {
+            ++ahead;
+          }
           wait_barrier(&empty[place.stage], place.parity ^ 1U);
-          copy_rows<true>(
-              &full[place.stage], shared + place.stage * stage_bytes, stage_step,
-              static_cast<const char*>(part.weight) + (rows.row * part.weight_step + chunk.begin) * 2,
-              part.weight_step * 2, rows.count, chunk.columns * 2);
+          const char* source =
+              static_cast<const char*>(part.weight) + (rows.row * part.weight_step + chunk.begin) * 2;
+          char* target = shared + place.stage * stage_bytes;
+          if (layout.contiguous) {
+            copy_rows<true>(&full[place.stage], target, 0, source, 0, 1, rows.count * chunk.columns * 2);
+          } else {
+            copy_rows<true>(&full[place.stage], target, stage_step, source, part.weight_step * 2, rows.count,
+                            chunk.columns * 2);
+          }
           place.next(layout.stages);
         }
       }
@@ -328,8 +346,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
         }
         const Chunk chunk = chunk_of(p, layout, c);
         wait_barrier(&input_empty[place.stage], place.parity ^ 1U);
-        copy_rows<false>(&input_full[place.stage], shared + layout.input + place.stage * p.rows * stage_step,
-                         stage_step, static_cast<const char*>(p.in) + std::int64_t{chunk.begin} * 2,
+        copy_rows<false>(&input_full[place.stage], shared + layout.input + place.stage * p.rows * chunk_step,
+                         chunk_step, static_cast<const char*>(p.in) + std::int64_t{chunk.begin} * 2,
                          p.in_step * 2, p.rows, chunk.columns * 2);
         place.next(kInputSlots);
       }
@@ -341,7 +359,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     return;
   }
 
-  const int input_step = p.normed ? row_step(p.inner) : stage_step;
+  const int input_step = p.normed ? row_step(p.inner) : chunk_step;
   const bool present = lane / 4 < p.rows;
   const int at = lane / 4 * stage_step + lane % 4 * 16;  // of this lane in a stage
   float* partials = reinterpret_cast<float*>(shared + layout.partials);
@@ -393,7 +411,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
           if (p.normed) {
             input += chunk.begin * 2;
           } else {
-            input += input_place.stage * p.rows * stage_step;
+            input += input_place.stage * p.rows * chunk_step;
             wait_barrier(&input_full[input_place.stage], input_place.parity);
             // The first late columns are there, so the previous kernel is complete.
             if (c == layout.early && p.add && out.present)
@@ -453,6 +471,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 // What of a block's shared memory the stages may take: room is left for attention's block on the same
 // multiprocessor, so that both can run at once.
 constexpr int kStageBytes = 128 << 10;
+constexpr int kWindowBytes = 128 << 10;
 
 bool plan(const SkinnyProduct& p, const SkinnyLimits& limits, Layout& layout) {
   const int late = p.normed ? p.inner : p.late_columns;
@@ -462,7 +481,13 @@ bool plan(const SkinnyProduct& p, const SkinnyLimits& limits, Layout& layout) {
   layout.chunk = ((longest + pieces - 1) / pieces + kStep - 1) / kStep * kStep;
   layout.early = p.normed ? 0 : (p.inner - late + layout.chunk - 1) / layout.chunk;
   layout.all = layout.early + (late + layout.chunk - 1) / layout.chunk;
-  const int stage_bytes = kTile * row_step(layout.chunk);
+  layout.contiguous = layout.all == 1;
+  for (int n = 0; n < p.part_count; ++n)
+    layout.contiguous = layout.contiguous && p.parts[n].weight_step == p.inner;
+  // Rows that lie together have no gaps that would spread them over the banks; reading them twice as long
+  // costs less than a copy for each row.
+  layout.stage_step = layout.contiguous ? p.inner * 2 : row_step(layout.chunk);
+  const int stage_bytes = kTile * layout.stage_step;
   const int input_bytes =
       p.normed ? p.rows * row_step(p.inner) : kInputSlots * p.rows * row_step(layout.chunk);
   const int partials_bytes = 2 * kConsumers * kGroup * kTile * p.rows * static_cast<int>(sizeof(float));
@@ -471,6 +496,7 @@ bool plan(const SkinnyProduct& p, const SkinnyLimits& limits, Layout& layout) {
   const int left =
       static_cast<int>(limits.block_shared_bytes) - input_bytes - partials_bytes - norm_bytes - fixed_bytes;
   layout.stages = std::min({kMostStages, left / stage_bytes, std::max(3, kStageBytes / stage_bytes)});
+  layout.window = std::clamp(kWindowBytes / stage_bytes, 1, layout.stages);
   layout.input = layout.stages * stage_bytes;
   layout.partials = layout.input + input_bytes;
   layout.norm = layout.partials + partials_bytes;

@@ -290,9 +290,10 @@ class CudaOps : public Ops {
     const TensorView& w = left.linear->weight;
     const TensorView& v = right.linear->weight;
     const auto bytes = static_cast<std::int64_t>(size_of(left.in.dtype));
-    return left.in.dtype == right.in.dtype && a.count == b.count && a.step == b.step &&
-           w.stride(0) == v.stride(0) && a.size + b.size <= a.step &&
-           w.extent(1) + v.extent(1) <= w.stride(0) && left.in.as<char>() + a.size * bytes == right.in.data &&
+    const bool rows_beside = a.count == 1 || (a.step == b.step && a.size + b.size <= a.step);
+    return left.in.dtype == right.in.dtype && a.count == b.count && rows_beside &&
+           w.stride(0) == v.stride(0) && w.extent(1) + v.extent(1) <= w.stride(0) &&
+           left.in.as<char>() + a.size * bytes == right.in.data &&
            w.as<char>() + w.extent(1) * bytes == v.data;
   }
 
