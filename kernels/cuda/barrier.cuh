@@ -73,7 +73,7 @@ __device__ __forceinline__ void copy_rows(std::uint64_t* barrier, char* target, 
       asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n" : "=l"(policy));
     const std::uint32_t arrival = shared_address(barrier);
     std::uint32_t to = shared_address(target);
-#pragma unroll 8
+#pragma unroll 1
     for (int row = 0; row < count; ++row) {
       if constexpr (stream_once) {
         asm volatile(

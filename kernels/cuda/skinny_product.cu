@@ -89,10 +89,12 @@ struct RingPlace {
 template <typename Enter, typename Body>
 __device__ __forceinline__ void for_groups(const SkinnyProduct& p, const Enter& enter, const Body& body) {
   int all = 0;
+#pragma unroll 1
   for (int n = 0; n < p.part_count; ++n) all += p.parts[n].size;
   const int begin = share(all, blockIdx.x);
   const int end = share(all, blockIdx.x + 1);
   int offset = 0;
+#pragma unroll 1
   for (int n = 0; n < p.part_count; ++n) {
     const SkinnyPart& part = p.parts[n];
     const int first = max(begin - offset, 0);
@@ -101,6 +103,7 @@ __device__ __forceinline__ void for_groups(const SkinnyProduct& p, const Enter& 
     if (first >= last) continue;
     enter(n);
     const int tiles = part.gated ? kGroup / 2 : kGroup;
+#pragma unroll 1
     for (int at = first; at < last; at += tiles * kTile) {
       const int present = min(tiles, (last - at + kTile - 1) / kTile);
       body(n, Group{at, last, part.gated ? 2 * present : present});
@@ -119,25 +122,15 @@ __device__ __forceinline__ TileRows tile_rows(const SkinnyPart& part, const Grou
   return {below + first, first, min(kTile, group.end - first)};
 }
 
-template <typename T>
-__device__ __forceinline__ float low_of(std::uint32_t pair) {
-  return to_float(*reinterpret_cast<const T*>(&pair));
-}
-template <typename T>
-__device__ __forceinline__ void add_pack(const uint4& pack, float& sum) {
-  const T* x = reinterpret_cast<const T*>(&pack);
-#pragma unroll
-  for (int n = 0; n < 8; ++n) sum += to_float(x[n]);
-}
-
 __device__ __forceinline__ void consumers_meet() {
   asm volatile("bar.sync 1, %0;\n" ::"n"(kConsumerThreads) : "memory");
 }
 
 // The norm's weights and biases, [2][inner], asked for: they are read when the input is there.
 template <typename T>
-__device__ void ask_for_norm(const SkinnyProduct& p, const SkinnyPart& part, char* room) {
+__device__ __forceinline__ void ask_for_norm(const SkinnyProduct& p, const SkinnyPart& part, char* room) {
   const int packs = p.inner / 8;
+#pragma unroll 1
   for (int n = static_cast<int>(threadIdx.x); n < packs; n += kConsumerThreads) {
     copy_async(room + n * 16, static_cast<const uint4*>(part.norm_weight) + n, true);
     if (part.norm_bias != nullptr)
@@ -146,90 +139,75 @@ __device__ void ask_for_norm(const SkinnyProduct& p, const SkinnyPart& part, cha
   commit_copies();
 }
 
-// A sum for each row over all consumers. The order does not depend on the number of rows.
-__device__ __forceinline__ void sum_rows(float (&values)[kSkinnyMaxRows], int rows,
-                                         float (&room)[kSkinnyMaxRows][kConsumers]) {
+// The sum over all consumers of what the lanes of a row's warps hold, in a fixed order.
+__device__ __forceinline__ float sum_of(const float (&room)[kSkinnyMaxRows][kConsumers], int row) {
+  float total = 0;
 #pragma unroll
-  for (int row = 0; row < kSkinnyMaxRows; ++row)
-    if (row < rows) values[row] = reduce_warp(values[row], Sum());
-  if (threadIdx.x % 32 == 0) {
-#pragma unroll
-    for (int row = 0; row < kSkinnyMaxRows; ++row)
-      if (row < rows) room[row][threadIdx.x / 32] = values[row];
-  }
-  consumers_meet();
-#pragma unroll
-  for (int row = 0; row < kSkinnyMaxRows; ++row) {
-    if (row >= rows) break;
-    values[row] = 0;
-#pragma unroll
-    for (int warp = 0; warp < kConsumers; ++warp) values[row] += room[row][warp];
-  }
+  for (int warp = 0; warp < kConsumers; ++warp) total += room[row][warp];
+  return total;
 }
 
-// The normed input, rows `step` bytes apart. `norm`: what ask_for_norm() has brought.
+// The normed input, rows `step` bytes apart. `norm`: what ask_for_norm() has brought. All consumers share
+// every row, so the order of its sums does not depend on the number of rows. Loops are kept rolled: the code
+// runs once a launch, and instructions come from the same memory as the weights.
 template <typename T>
-__device__ void norm_input(const SkinnyProduct& p, const SkinnyPart& part, const char* norm, char* input,
-                           int step, float (&room)[2][kSkinnyMaxRows][kConsumers]) {
+__device__ __forceinline__ void norm_input(const SkinnyProduct& p, bool biased, const char* norm, char* input,
+                                           int step, float (&room)[2][kSkinnyMaxRows][kConsumers]) {
   const int thread = static_cast<int>(threadIdx.x);
   const int packs = p.inner / 8;
   const float size = static_cast<float>(p.inner);
-  const auto place = [&](int row, int n) { return reinterpret_cast<uint4*>(input + row * step) + n; };
   // All that this thread will read is asked for at once: each answer takes microseconds while weights stream
   // in.
+#pragma unroll 1
   for (int row = 0; row < p.rows; ++row) {
     const uint4* source = reinterpret_cast<const uint4*>(static_cast<const T*>(p.in) + row * p.in_step);
-    for (int n = thread; n < packs; n += kConsumerThreads) copy_async(place(row, n), source + n, true);
+#pragma unroll 1
+    for (int n = thread; n < packs; n += kConsumerThreads)
+      copy_async(input + row * step + n * 16, source + n, true);
   }
   commit_copies();
-  wait_copies<0>();  // also for this thread's part of the norm
-  float sums[kSkinnyMaxRows] = {};
+  wait_copies<0>();  // also for this thread's part of the norm; a thread reads what it has asked for itself
+#pragma unroll 1
+  for (int pass = p.centred ? 0 : 1; pass < 2; ++pass) {
+#pragma unroll 1
+    for (int row = 0; row < p.rows; ++row) {
+      const float mean = pass == 1 && p.centred ? sum_of(room[0], row) / size : 0.0F;
+      float sum = 0;
+#pragma unroll 1
+      for (int n = thread; n < packs; n += kConsumerThreads) {
+        const uint4 pack = *reinterpret_cast<const uint4*>(input + row * step + n * 16);
+        const T* x = reinterpret_cast<const T*>(&pack);
 #pragma unroll
-  for (int row = 0; row < kSkinnyMaxRows; ++row) {
-    if (row >= p.rows) break;
-    for (int n = thread; n < packs; n += kConsumerThreads) add_pack<T>(*place(row, n), sums[row]);
-  }
-  if (p.centred) {
-    sum_rows(sums, p.rows, room[0]);
-  } else {
-#pragma unroll
-    for (int row = 0; row < kSkinnyMaxRows; ++row) sums[row] = 0;
-  }
-  float squares[kSkinnyMaxRows] = {};
-#pragma unroll
-  for (int row = 0; row < kSkinnyMaxRows; ++row) {
-    if (row >= p.rows) break;
-    const float mean = sums[row] / size;
-    for (int n = thread; n < packs; n += kConsumerThreads) {
-      const uint4 pack = *place(row, n);
-      const T* x = reinterpret_cast<const T*>(&pack);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        const float deviation = to_float(x[e]) - mean;
-        squares[row] += deviation * deviation;
+        for (int e = 0; e < 8; ++e) {
+          const float deviation = to_float(x[e]) - mean;
+          sum += pass == 0 ? deviation : deviation * deviation;
+        }
       }
+      sum = reduce_warp(sum, Sum());
+      if (thread % 32 == 0) room[pass][row][thread / 32] = sum;
     }
+    consumers_meet();
   }
-  sum_rows(squares, p.rows, room[1]);
-  for (int n = thread; n < packs; n += kConsumerThreads) {
-    const uint4 weights = *(reinterpret_cast<const uint4*>(norm) + n);
-    uint4 biases = {0, 0, 0, 0};
-    if (part.norm_bias != nullptr) biases = *(reinterpret_cast<const uint4*>(norm) + packs + n);
-    const T* w = reinterpret_cast<const T*>(&weights);
-    const T* b = reinterpret_cast<const T*>(&biases);
-#pragma unroll
-    for (int row = 0; row < kSkinnyMaxRows; ++row) {
-      if (row >= p.rows) break;
-      const float mean = sums[row] / size;
-      const float factor = 1.0F / sqrtf(squares[row] / size + p.eps);
-      uint4 pack = *place(row, n);
+#pragma unroll 1
+  for (int row = 0; row < p.rows; ++row) {
+    const float mean = p.centred ? sum_of(room[0], row) / size : 0.0F;
+    const float factor = 1.0F / sqrtf(sum_of(room[1], row) / size + p.eps);
+#pragma unroll 1
+    for (int n = thread; n < packs; n += kConsumerThreads) {
+      const uint4 weights = *reinterpret_cast<const uint4*>(norm + n * 16);
+      uint4 biases = {0, 0, 0, 0};
+      if (biased) biases = *reinterpret_cast<const uint4*>(norm + (packs + n) * 16);
+      const T* w = reinterpret_cast<const T*>(&weights);
+      const T* b = reinterpret_cast<const T*>(&biases);
+      uint4* place = reinterpret_cast<uint4*>(input + row * step + n * 16);
+      uint4 pack = *place;
       T* x = reinterpret_cast<T*>(&pack);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         const float scaled = (to_float(x[e]) - mean) * factor * to_float(w[e]);
-        x[e] = from_float<T>(part.norm_bias != nullptr ? scaled + to_float(b[e]) : scaled);
+        x[e] = from_float<T>(biased ? scaled + to_float(b[e]) : scaled);
       }
-      *place(row, n) = pack;
+      *place = pack;
     }
   }
   consumers_meet();
@@ -275,7 +253,7 @@ constexpr int kBlocks = 1;
 constexpr int kBlocks = 2;
 #endif
 
-template <typename T>
+template <typename T, bool kNormed>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     skinny_kernel(const __grid_constant__ SkinnyProduct p, const __grid_constant__ Layout layout) {
   extern __shared__ __align__(128) char shared[];
@@ -306,8 +284,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     int ahead = 0;  // of the stages that have arrived
     for_groups(p, nothing, [&](int part_index, const Group& group) {
       const SkinnyPart& part = p.parts[part_index];
+#pragma unroll 1
       for (int c = 0; c < layout.all; ++c) {
         const Chunk chunk = chunk_of(p, layout, c);
+#pragma unroll 1
         for (int slot = 0; slot < group.slots; ++slot) {
           const TileRows rows = tile_rows(part, group, slot);
           if (ahead == layout.window) {
@@ -334,10 +314,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 
   if (warp == kConsumers + 1) {  // the input, where it is not normed
-    if (p.normed) return;
+    if (kNormed) return;
     bool waited = false;
     RingPlace place;
     for_groups(p, nothing, [&](int, const Group&) {
+#pragma unroll 1
       for (int c = 0; c < layout.all; ++c) {
         if (!waited && c >= layout.early) {
           wait_for_previous();
@@ -359,14 +340,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     return;
   }
 
-  const int input_step = p.normed ? row_step(p.inner) : chunk_step;
+  const int input_step = kNormed ? row_step(p.inner) : chunk_step;
   const bool present = lane / 4 < p.rows;
   const int at = lane / 4 * stage_step + lane % 4 * 16;  // of this lane in a stage
   float* partials = reinterpret_cast<float*>(shared + layout.partials);
   const int partials_size = kConsumers * kGroup * kTile * p.rows;
   char* norm = shared + layout.norm;
   bool asked = false;
-  if (p.normed) {
+  if constexpr (kNormed) {
     for_groups(
         p,
         [&](int part_index) {
@@ -383,10 +364,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   for_groups(
       p,
       [&](int part_index) {
-        if (!p.normed) return;
+        if (!kNormed) return;
         if (!asked) ask_for_norm<T>(p, p.parts[part_index], norm);
         asked = false;
-        norm_input<T>(p, p.parts[part_index], norm, shared + layout.input, input_step, norm_sums);
+        norm_input<T>(p, p.parts[part_index].norm_bias != nullptr, norm, shared + layout.input, input_step,
+                      norm_sums);
       },
       [&](int part_index, const Group& group) {
         const SkinnyPart& part = p.parts[part_index];
@@ -404,11 +386,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
         }
 
         float sums[kGroup][2][4] = {};
+#pragma unroll 1
         for (int c = 0; c < layout.all; ++c) {
           const Chunk chunk = chunk_of(p, layout, c);
           const int steps = chunk.columns / kStep;
           const char* input = shared + layout.input + lane / 4 * input_step + lane % 4 * 16;
-          if (p.normed) {
+          if constexpr (kNormed) {
             input += chunk.begin * 2;
           } else {
             input += input_place.stage * p.rows * chunk_step;
@@ -426,7 +409,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
             if (lane == 0) arrive(&empty[place.stage]);
             place.next(layout.stages);
           }
-          if (!p.normed) {
+          if constexpr (!kNormed) {
             if (lane == 0) arrive(&input_empty[input_place.stage]);
             input_place.next(kInputSlots);
           }
@@ -452,13 +435,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
             sum += set[((w * kGroup + slot) * p.rows + out.row) * kTile + threadIdx.x % kTile];
           return sum;
         };
-        float value;
-        if (part.gated) {
-          value = apply(part.function, total(2 * tile) + to_float(first)) *
-                  (total(2 * tile + 1) + to_float(second));
-        } else {
-          value = apply(part.function, total(tile) + to_float(first) + to_float(second)) + to_float(old);
-        }
+        const int slot = part.gated ? 2 * tile : tile;
+        float value = total(slot) + to_float(first);
+        if (!part.gated) value += to_float(second);
+        value = apply(part.function, value);
+        value = part.gated ? value * (total(slot + 1) + to_float(second)) : value + to_float(old);
         const std::int64_t target = out.row * part.out_step + out.column;
         if (p.float_out) {
           static_cast<float*>(part.out)[target] = value;
@@ -515,15 +496,16 @@ cudaError_t launch(const SkinnyProduct& product, const SkinnyLimits& limits, cud
   Layout layout{};
   if (!plan(p, limits, layout)) return cudaErrorInvalidConfiguration;
   if (layout.early == 0) p.late_columns = 0;  // chunk_of() then counts from the first column to the last
+  const auto kernel = p.normed ? skinny_kernel<T, true> : skinny_kernel<T, false>;
   const cudaError_t raised =
-      cudaFuncSetAttribute(skinny_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes);
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes);
   if (raised != cudaSuccess) return raised;
   // A multiprocessor is divided alike for all kernels of a decode step: else each would wait until it is
   // empty.
-  const cudaError_t divided = cudaFuncSetAttribute(
-      skinny_kernel<T>, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  const cudaError_t divided = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                                   cudaSharedmemCarveoutMaxShared);
   if (divided != cudaSuccess) return divided;
-  return launch_programmatic(skinny_kernel<T>, static_cast<unsigned>(limits.sm_count), kThreads,
+  return launch_programmatic(kernel, static_cast<unsigned>(limits.sm_count), kThreads,
                              static_cast<std::size_t>(layout.bytes), stream, limits.compute_capability >= 90,
                              p, layout);
 }
