@@ -43,9 +43,10 @@ struct Layout {
   int chunk;       // most columns of a stage
   int early, all;  // chunks: those of columns [late_columns, inner), which come first, and all
   int stages;
-  int window;       // stages under way at a time: more would only queue, before what others ask for too
-  int stage_step;   // bytes between rows of a stage
-  bool contiguous;  // a stage is whole rows that lie together: one copy
+  int window;             // stages under way at a time: more would only queue, before what others ask for too
+  int stage_step;         // bytes between rows of a stage
+  unsigned first_blocks;  // blocks that work on the first part
+  bool contiguous;        // a stage is whole rows that lie together: one copy
   int input, partials, norm;  // where these begin in shared memory, after the stages
   int bytes;
 };
@@ -61,17 +62,12 @@ __device__ __forceinline__ Chunk chunk_of(const SkinnyProduct& p, const Layout& 
   return {begin, min(layout.chunk, end - begin)};
 }
 
-// A run of up to kGroup weight tiles of one part.
+// A run of up to kGroup weight tiles of a block's part.
 struct Group {
   int first;  // output
-  int end;    // one past the last output of this block in this part
+  int end;    // one past the last output of this block
   int slots;  // weight tiles: one for each tile of outputs, gated two (gate, up)
 };
-
-// The first output of a block's share of all.
-__device__ __forceinline__ int share(int all, unsigned block) {
-  return static_cast<int>(static_cast<unsigned>(all) * block / gridDim.x);
-}
 
 // Where a ring of stages is: which stage comes next, and the parity of the phase in which it is filled.
 struct RingPlace {
@@ -85,29 +81,24 @@ struct RingPlace {
   }
 };
 
-// The outputs of this block, part by part, group by group: body(part index, group).
-template <typename Enter, typename Body>
-__device__ __forceinline__ void for_groups(const SkinnyProduct& p, const Enter& enter, const Body& body) {
-  int all = 0;
+// A block works on one part, and there on an even share of the outputs.
+__device__ __forceinline__ const SkinnyPart& part_of_block(const SkinnyProduct& p, const Layout& layout) {
+  return p.parts[blockIdx.x < layout.first_blocks ? 0 : 1];
+}
+
+// The outputs of this block, group by group.
+template <typename Body>
+__device__ __forceinline__ void for_groups(const SkinnyPart& part, const Layout& layout, const Body& body) {
+  const bool second = blockIdx.x >= layout.first_blocks;
+  const unsigned block = second ? blockIdx.x - layout.first_blocks : blockIdx.x;
+  const unsigned blocks = second ? gridDim.x - layout.first_blocks : layout.first_blocks;
+  const auto size = static_cast<unsigned>(part.size);
+  const auto end = static_cast<int>(size * (block + 1) / blocks);
+  const int tiles = part.gated ? kGroup / 2 : kGroup;
 #pragma unroll 1
-  for (int n = 0; n < p.part_count; ++n) all += p.parts[n].size;
-  const int begin = share(all, blockIdx.x);
-  const int end = share(all, blockIdx.x + 1);
-  int offset = 0;
-#pragma unroll 1
-  for (int n = 0; n < p.part_count; ++n) {
-    const SkinnyPart& part = p.parts[n];
-    const int first = max(begin - offset, 0);
-    const int last = min(end - offset, part.size);
-    offset += part.size;
-    if (first >= last) continue;
-    enter(n);
-    const int tiles = part.gated ? kGroup / 2 : kGroup;
-#pragma unroll 1
-    for (int at = first; at < last; at += tiles * kTile) {
-      const int present = min(tiles, (last - at + kTile - 1) / kTile);
-      body(n, Group{at, last, part.gated ? 2 * present : present});
-    }
+  for (auto at = static_cast<int>(size * block / blocks); at < end; at += tiles * kTile) {
+    const int present = min(tiles, (end - at + kTile - 1) / kTile);
+    body(Group{at, end, part.gated ? 2 * present : present});
   }
 }
 
@@ -139,75 +130,75 @@ __device__ __forceinline__ void ask_for_norm(const SkinnyProduct& p, const Skinn
   commit_copies();
 }
 
-// The sum over all consumers of what the lanes of a row's warps hold, in a fixed order.
-__device__ __forceinline__ float sum_of(const float (&room)[kSkinnyMaxRows][kConsumers], int row) {
-  float total = 0;
-#pragma unroll
-  for (int warp = 0; warp < kConsumers; ++warp) total += room[row][warp];
-  return total;
+__device__ __forceinline__ float sum_of_eight(const float (&x)[8]) {
+  return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
 }
 
-// The normed input, rows `step` bytes apart. `norm`: what ask_for_norm() has brought. All consumers share
-// every row, so the order of its sums does not depend on the number of rows. Loops are kept rolled: the code
-// runs once a launch, and instructions come from the same memory as the weights.
+// The normed input, rows `step` bytes apart: a warp a row, so that rows do not influence each other. `norm`:
+// what ask_for_norm() has brought. Code is kept small: it runs once a launch, and instructions come by the
+// same way as the weights.
 template <typename T>
 __device__ __forceinline__ void norm_input(const SkinnyProduct& p, bool biased, const char* norm, char* input,
-                                           int step, float (&room)[2][kSkinnyMaxRows][kConsumers]) {
-  const int thread = static_cast<int>(threadIdx.x);
+                                           int step) {
+  const int row = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const int packs = p.inner / 8;
   const float size = static_cast<float>(p.inner);
-  // All that this thread will read is asked for at once: each answer takes microseconds while weights stream
-  // in.
-#pragma unroll 1
-  for (int row = 0; row < p.rows; ++row) {
+  char* kept = input + row * step;
+  if (row < p.rows) {
     const uint4* source = reinterpret_cast<const uint4*>(static_cast<const T*>(p.in) + row * p.in_step);
-#pragma unroll 1
-    for (int n = thread; n < packs; n += kConsumerThreads)
-      copy_async(input + row * step + n * 16, source + n, true);
+    // All is asked for at once: each answer takes microseconds while weights stream in.
+#pragma unroll 2
+    for (int n = lane; n < packs; n += 32) copy_async(kept + n * 16, source + n, true);
   }
   commit_copies();
-  wait_copies<0>();  // also for this thread's part of the norm; a thread reads what it has asked for itself
-#pragma unroll 1
-  for (int pass = p.centred ? 0 : 1; pass < 2; ++pass) {
-#pragma unroll 1
-    for (int row = 0; row < p.rows; ++row) {
-      const float mean = pass == 1 && p.centred ? sum_of(room[0], row) / size : 0.0F;
-      float sum = 0;
-#pragma unroll 1
-      for (int n = thread; n < packs; n += kConsumerThreads) {
-        const uint4 pack = *reinterpret_cast<const uint4*>(input + row * step + n * 16);
-        const T* x = reinterpret_cast<const T*>(&pack);
+  wait_copies<0>();  // a lane reads what it has asked for itself,
+  consumers_meet();  // and of the norm what others have
+  if (row < p.rows) {
+    const auto eight = [&](int n, float mean, float(&x)[8]) {
+      const uint4 pack = *reinterpret_cast<const uint4*>(kept + n * 16);
+      const T* values = reinterpret_cast<const T*>(&pack);
 #pragma unroll
-        for (int e = 0; e < 8; ++e) {
-          const float deviation = to_float(x[e]) - mean;
-          sum += pass == 0 ? deviation : deviation * deviation;
-        }
+      for (int e = 0; e < 8; ++e) x[e] = to_float(values[e]) - mean;
+    };
+    float mean = 0;
+    if (p.centred) {
+      float sum = 0;
+#pragma unroll 2
+      for (int n = lane; n < packs; n += 32) {
+        float x[8];
+        eight(n, 0, x);
+        sum += sum_of_eight(x);
       }
-      sum = reduce_warp(sum, Sum());
-      if (thread % 32 == 0) room[pass][row][thread / 32] = sum;
+      mean = reduce_warp(sum, Sum()) / size;
     }
-    consumers_meet();
-  }
-#pragma unroll 1
-  for (int row = 0; row < p.rows; ++row) {
-    const float mean = p.centred ? sum_of(room[0], row) / size : 0.0F;
-    const float factor = 1.0F / sqrtf(sum_of(room[1], row) / size + p.eps);
-#pragma unroll 1
-    for (int n = thread; n < packs; n += kConsumerThreads) {
+    float squares = 0;
+#pragma unroll 2
+    for (int n = lane; n < packs; n += 32) {
+      float x[8];
+      eight(n, mean, x);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) x[e] *= x[e];
+      squares += sum_of_eight(x);
+    }
+    const float factor = 1.0F / sqrtf(reduce_warp(squares, Sum()) / size + p.eps);
+#pragma unroll 2
+    for (int n = lane; n < packs; n += 32) {
       const uint4 weights = *reinterpret_cast<const uint4*>(norm + n * 16);
       uint4 biases = {0, 0, 0, 0};
       if (biased) biases = *reinterpret_cast<const uint4*>(norm + (packs + n) * 16);
       const T* w = reinterpret_cast<const T*>(&weights);
       const T* b = reinterpret_cast<const T*>(&biases);
-      uint4* place = reinterpret_cast<uint4*>(input + row * step + n * 16);
-      uint4 pack = *place;
-      T* x = reinterpret_cast<T*>(&pack);
+      float x[8];
+      eight(n, mean, x);
+      uint4 pack;
+      T* y = reinterpret_cast<T*>(&pack);
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        const float scaled = (to_float(x[e]) - mean) * factor * to_float(w[e]);
-        x[e] = from_float<T>(biased ? scaled + to_float(b[e]) : scaled);
+        const float scaled = x[e] * factor * to_float(w[e]);
+        y[e] = from_float<T>(biased ? scaled + to_float(b[e]) : scaled);
       }
-      *place = pack;
+      *reinterpret_cast<uint4*>(kept + n * 16) = pack;
     }
   }
   consumers_meet();
@@ -257,7 +248,6 @@ template <typename T, bool kNormed>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     skinny_kernel(const __grid_constant__ SkinnyProduct p, const __grid_constant__ Layout layout) {
   extern __shared__ __align__(128) char shared[];
-  __shared__ float norm_sums[2][kSkinnyMaxRows][kConsumers];
   __shared__ std::uint64_t full[kMostStages], empty[kMostStages];
   __shared__ std::uint64_t input_full[kInputSlots], input_empty[kInputSlots];
   const int stage_step = layout.stage_step;
@@ -276,14 +266,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     publish_barriers();
   }
   __syncthreads();
-  const auto nothing = [](int) {};
+  const SkinnyPart& part = part_of_block(p, layout);
 
   if (warp == kConsumers) {  // weights: they depend on nothing
     RingPlace place;
     RingPlace arrived;
     int ahead = 0;  // of the stages that have arrived
-    for_groups(p, nothing, [&](int part_index, const Group& group) {
-      const SkinnyPart& part = p.parts[part_index];
+    for_groups(part, layout, [&](const Group& group) {
 #pragma unroll 1
       for (int c = 0; c < layout.all; ++c) {
         const Chunk chunk = chunk_of(p, layout, c);
@@ -317,7 +306,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     if (kNormed) return;
     bool waited = false;
     RingPlace place;
-    for_groups(p, nothing, [&](int, const Group&) {
+    for_groups(part, layout, [&](const Group&) {
 #pragma unroll 1
       for (int c = 0; c < layout.all; ++c) {
         if (!waited && c >= layout.early) {
@@ -346,119 +335,114 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   float* partials = reinterpret_cast<float*>(shared + layout.partials);
   const int partials_size = kConsumers * kGroup * kTile * p.rows;
   char* norm = shared + layout.norm;
-  bool asked = false;
   if constexpr (kNormed) {
-    for_groups(
-        p,
-        [&](int part_index) {
-          if (!asked) ask_for_norm<T>(p, p.parts[part_index], norm);
-          asked = true;
-        },
-        [](int, const Group&) {});
+    ask_for_norm<T>(p, part, norm);
     wait_for_previous();
     let_next_start();
+    norm_input<T>(p, part.norm_bias != nullptr, norm, shared + layout.input, input_step);
   }
   RingPlace place;
   RingPlace input_place;
   int groups_done = 0;
-  for_groups(
-      p,
-      [&](int part_index) {
-        if (!kNormed) return;
-        if (!asked) ask_for_norm<T>(p, p.parts[part_index], norm);
-        asked = false;
-        norm_input<T>(p, p.parts[part_index].norm_bias != nullptr, norm, shared + layout.input, input_step,
-                      norm_sums);
-      },
-      [&](int part_index, const Group& group) {
-        const SkinnyPart& part = p.parts[part_index];
-        // Read ahead of the sums: they wait for memory.
-        const Output out = output_of(p, part, group);
-        const T* bias = static_cast<const T*>(part.bias);
-        const T* second_bias = static_cast<const T*>(part.second_bias);
-        T first = from_float<T>(0);
-        T second = first;
-        T old = first;
-        if (out.present) {
-          if (bias != nullptr) first = bias[out.column];
-          if (bias != nullptr && part.gated) second = bias[part.size + out.column];
-          if (second_bias != nullptr) second = second_bias[out.column];
-        }
+  for_groups(part, layout, [&](const Group& group) {
+    // Read ahead of the sums: they wait for memory.
+    const Output out = output_of(p, part, group);
+    const T* bias = static_cast<const T*>(part.bias);
+    const T* second_bias = static_cast<const T*>(part.second_bias);
+    T first = from_float<T>(0);
+    T second = first;
+    T old = first;
+    if (out.present) {
+      if (bias != nullptr) first = bias[out.column];
+      if (bias != nullptr && part.gated) second = bias[part.size + out.column];
+      if (second_bias != nullptr) second = second_bias[out.column];
+    }
 
-        float sums[kGroup][2][4] = {};
+    float sums[kGroup][2][4] = {};
 #pragma unroll 1
-        for (int c = 0; c < layout.all; ++c) {
-          const Chunk chunk = chunk_of(p, layout, c);
-          const int steps = chunk.columns / kStep;
-          const char* input = shared + layout.input + lane / 4 * input_step + lane % 4 * 16;
-          if constexpr (kNormed) {
-            input += chunk.begin * 2;
-          } else {
-            input += input_place.stage * p.rows * chunk_step;
-            wait_barrier(&input_full[input_place.stage], input_place.parity);
-            // The first late columns are there, so the previous kernel is complete.
-            if (c == layout.early && p.add && out.present)
-              old = __ldcg(static_cast<const T*>(part.out) + out.row * part.out_step + out.column);
-          }
+    for (int c = 0; c < layout.all; ++c) {
+      const Chunk chunk = chunk_of(p, layout, c);
+      const int steps = chunk.columns / kStep;
+      const char* input = shared + layout.input + lane / 4 * input_step + lane % 4 * 16;
+      if constexpr (kNormed) {
+        input += chunk.begin * 2;
+      } else {
+        input += input_place.stage * p.rows * chunk_step;
+        wait_barrier(&input_full[input_place.stage], input_place.parity);
+        // The first late columns are there, so the previous kernel is complete.
+        if (c == layout.early && p.add && out.present)
+          old = __ldcg(static_cast<const T*>(part.out) + out.row * part.out_step + out.column);
+      }
 #pragma unroll
-          for (int slot = 0; slot < kGroup; ++slot) {
-            if (slot >= group.slots) break;
-            wait_barrier(&full[place.stage], place.parity);
-            multiply_tile<T>(sums[slot], input, present, shared + place.stage * stage_bytes + at, steps);
-            __syncwarp();
-            if (lane == 0) arrive(&empty[place.stage]);
-            place.next(layout.stages);
-          }
-          if constexpr (!kNormed) {
-            if (lane == 0) arrive(&input_empty[input_place.stage]);
-            input_place.next(kInputSlots);
-          }
-        }
+      for (int slot = 0; slot < kGroup; ++slot) {
+        if (slot >= group.slots) break;
+        wait_barrier(&full[place.stage], place.parity);
+        multiply_tile<T>(sums[slot], input, present, shared + place.stage * stage_bytes + at, steps);
+        __syncwarp();
+        if (lane == 0) arrive(&empty[place.stage]);
+        place.next(layout.stages);
+      }
+      if constexpr (!kNormed) {
+        if (lane == 0) arrive(&input_empty[input_place.stage]);
+        input_place.next(kInputSlots);
+      }
+    }
 
-        // [warp][slot][row][column of the tile]; two sets in turns, so that one meeting a group is enough.
-        float* set = partials + groups_done % 2 * partials_size;
-        ++groups_done;
+    // [warp][slot][row][column of the tile]; two sets in turns, so that one meeting a group is enough.
+    float* set = partials + groups_done % 2 * partials_size;
+    ++groups_done;
 #pragma unroll
-        for (int slot = 0; slot < kGroup; ++slot) {
-          if (slot >= group.slots || !present) break;
-          float* mine = set + ((warp * kGroup + slot) * p.rows + lane / 4) * kTile + lane % 4 * 2;
-          mine[0] = sums[slot][0][0] + sums[slot][1][0];
-          mine[1] = sums[slot][0][1] + sums[slot][1][1];
-        }
-        consumers_meet();
-        if (!out.present) return;
-        const int tile = static_cast<int>(threadIdx.x) / (kTile * kSkinnyMaxRows);
-        const auto total = [&](int slot) {
-          float sum = 0;
+    for (int slot = 0; slot < kGroup; ++slot) {
+      if (slot >= group.slots || !present) break;
+      float* mine = set + ((warp * kGroup + slot) * p.rows + lane / 4) * kTile + lane % 4 * 2;
+      mine[0] = sums[slot][0][0] + sums[slot][1][0];
+      mine[1] = sums[slot][0][1] + sums[slot][1][1];
+    }
+    consumers_meet();
+    if (!out.present) return;
+    const int tile = static_cast<int>(threadIdx.x) / (kTile * kSkinnyMaxRows);
+    const auto total = [&](int slot) {
+      float sum = 0;
 #pragma unroll
-          for (int w = 0; w < kConsumers; ++w)
-            sum += set[((w * kGroup + slot) * p.rows + out.row) * kTile + threadIdx.x % kTile];
-          return sum;
-        };
-        const int slot = part.gated ? 2 * tile : tile;
-        float value = total(slot) + to_float(first);
-        if (!part.gated) value += to_float(second);
-        value = apply(part.function, value);
-        value = part.gated ? value * (total(slot + 1) + to_float(second)) : value + to_float(old);
-        const std::int64_t target = out.row * part.out_step + out.column;
-        if (p.float_out) {
-          static_cast<float*>(part.out)[target] = value;
-        } else {
-          static_cast<T*>(part.out)[target] = from_float<T>(value);
-        }
-      });
+      for (int w = 0; w < kConsumers; ++w)
+        sum += set[((w * kGroup + slot) * p.rows + out.row) * kTile + threadIdx.x % kTile];
+      return sum;
+    };
+    const int slot = part.gated ? 2 * tile : tile;
+    float value = total(slot) + to_float(first);
+    if (!part.gated) value += to_float(second);
+    value = apply(part.function, value);
+    value = part.gated ? value * (total(slot + 1) + to_float(second)) : value + to_float(old);
+    const std::int64_t target = out.row * part.out_step + out.column;
+    if (p.float_out) {
+      static_cast<float*>(part.out)[target] = value;
+    } else {
+      static_cast<T*>(part.out)[target] = from_float<T>(value);
+    }
+  });
 }
 
-// What of a block's shared memory the stages may take: room is left for attention's block on the same
-// multiprocessor, so that both can run at once.
-constexpr int kStageBytes = 128 << 10;
-constexpr int kWindowBytes = 128 << 10;
+// By measurement (H200). The stages bridge the time in which a block waits for its input and norms it; more
+// than the window under way only queues, and then all that others ask for waits in that queue.
+constexpr int kStageBytes = 168 << 10;
+constexpr int kWindowBytes = 84 << 10;
+
+// Blocks for the first part: the parts' shares of the weights, and none without.
+unsigned blocks_of_first(const SkinnyProduct& p, int blocks) {
+  if (p.part_count == 1) return static_cast<unsigned>(blocks);
+  const auto rows = [](const SkinnyPart& part) {
+    return static_cast<std::int64_t>(part.size) * (part.gated ? 2 : 1);
+  };
+  const std::int64_t all = rows(p.parts[0]) + rows(p.parts[1]);
+  return static_cast<unsigned>(
+      std::clamp<std::int64_t>((blocks * rows(p.parts[0]) + all / 2) / all, 1, blocks - 1));
+}
 
 bool plan(const SkinnyProduct& p, const SkinnyLimits& limits, Layout& layout) {
   const int late = p.normed ? p.inner : p.late_columns;
-  const int widest = p.normed || p.rows <= 2 ? 2560 : 1280;
+  constexpr int kWidest = 2560;  // columns: narrower chunks cost more waiting
   const int longest = std::max(late, p.inner - late);
-  const int pieces = (longest + widest - 1) / widest;
+  const int pieces = (longest + kWidest - 1) / kWidest;
   layout.chunk = ((longest + pieces - 1) / pieces + kStep - 1) / kStep * kStep;
   layout.early = p.normed ? 0 : (p.inner - late + layout.chunk - 1) / layout.chunk;
   layout.all = layout.early + (late + layout.chunk - 1) / layout.chunk;
@@ -476,7 +460,7 @@ bool plan(const SkinnyProduct& p, const SkinnyLimits& limits, Layout& layout) {
   const int norm_bytes = p.normed ? 2 * p.inner * 2 : 0;
   const int left =
       static_cast<int>(limits.block_shared_bytes) - input_bytes - partials_bytes - norm_bytes - fixed_bytes;
-  layout.stages = std::min({kMostStages, left / stage_bytes, std::max(3, kStageBytes / stage_bytes)});
+  layout.stages = std::min({kMostStages, left / stage_bytes, kStageBytes / stage_bytes});
   layout.window = std::clamp(kWindowBytes / stage_bytes, 1, layout.stages);
   layout.input = layout.stages * stage_bytes;
   layout.partials = layout.input + input_bytes;
@@ -496,6 +480,7 @@ cudaError_t launch(const SkinnyProduct& product, const SkinnyLimits& limits, cud
   Layout layout{};
   if (!plan(p, limits, layout)) return cudaErrorInvalidConfiguration;
   if (layout.early == 0) p.late_columns = 0;  // chunk_of() then counts from the first column to the last
+  layout.first_blocks = blocks_of_first(p, limits.sm_count);
   const auto kernel = p.normed ? skinny_kernel<T, true> : skinny_kernel<T, false>;
   const cudaError_t raised =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes);
