@@ -2,7 +2,7 @@
 set(ATTN_CUDA AUTO CACHE STRING "Build the CUDA device: ON, OFF, or AUTO (ON where nvcc is found and a GPU is present)")
 set_property(CACHE ATTN_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(ATTN_NATIVE "Compile the CPU kernels for this machine's processor" ON)
-option(ATTN_CHECK_PTXAS "Fail where a CUDA kernel spills registers or keeps a stack (a debug build of device code does)" OFF)
+option(ATTN_CHECK_PTXAS "Fail where a CUDA kernel spills registers or keeps a stack (a debug build of device code does)" ON)
 option(ATTN_TESTS "Build the tests" ON)
 option(ATTN_FUZZ "Build the fuzzers (clang only)" OFF)
 set(ATTN_SANITIZE "" CACHE STRING "Sanitizers for every target, as -fsanitize= takes them (address,undefined)")

@@ -14,7 +14,7 @@ constexpr int kThreads = 128;
 
 // Chunks of kThreads keys; sums so far are put right whenever the maximum rises.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) reference_kernel(const AttentionParams args) {
+__global__ void __launch_bounds__(kThreads, 8) reference_kernel(const AttentionParams args) {
   const AttentionParams p = with_length(args);
   extern __shared__ double sums[];  // [head_dim]
   __shared__ double scores[kThreads];
