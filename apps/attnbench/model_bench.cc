@@ -6,6 +6,7 @@
 
 #include "apps/interrupt.h"
 #include "lib/measure/schedule.h"
+#include "lib/measure/statistics.h"
 
 namespace attn {
 namespace {
@@ -37,6 +38,26 @@ void run_cold(Platform& platform, const Model& model, const BenchCase& bench_cas
   result.finite = last_logits_finite(transformer);
 }
 
+// Times the prompt both ways, in turns, and keeps the faster.
+PrefillChoice choose_prefill(Transformer& transformer, AttentionBackend& attention,
+                             const BenchCase& bench_case, const BenchOptions& options) {
+  constexpr int kRounds = 4;  // the first is thrown away
+  Generator stream(transformer, attention, bench_case.prompt.ids, 1, options.sampling, PrefillLaunch::stream);
+  Generator graph(transformer, attention, bench_case.prompt.ids, 1, options.sampling, PrefillLaunch::graph);
+  std::vector<double> stream_ms;
+  std::vector<double> graph_ms;
+  for (int round = 0; round < kRounds; ++round) {
+    const double by_stream = stream.run().token_ms.front();
+    const double by_graph = graph.run().token_ms.front();
+    if (round == 0) continue;
+    stream_ms.push_back(by_stream);
+    graph_ms.push_back(by_graph);
+  }
+  PrefillChoice choice{PrefillLaunch::stream, *median(stream_ms), *median(graph_ms)};
+  if (choice.graph_ms < choice.stream_ms) choice.launch = PrefillLaunch::graph;
+  return choice;
+}
+
 void set_failure(ModeResult& result, const Error& error, const char* when = "") {
   result.failure = std::string(when) + error.what();
   result.failure_kind = error.kind();
@@ -59,6 +80,16 @@ void time_in_turns(Platform& platform, const Model& model, const BenchCase& benc
          generation_calls(attention, bench_case.prompt_tokens(), bench_case.new_tokens))
       transformer.reserve(attention, call);
   }
+  std::vector<std::unique_ptr<Generator>> generators;
+  for (ModeResult* one : modes) {
+    current = one;
+    AttentionBackend& attention = platform.backend(one->mode);
+    if (platform.device->records())
+      one->prefill = choose_prefill(transformer, attention, bench_case, options);
+    generators.push_back(std::make_unique<Generator>(
+        transformer, attention, bench_case.prompt.ids, bench_case.new_tokens, options.sampling,
+        one->prefill ? one->prefill->launch : PrefillLaunch::stream));
+  }
   for (const ScheduledRun& run : interleave(static_cast<int>(modes.size()), options.warmup, options.reps)) {
     if (run.kind == RunKind::cold) continue;  // done before, each mode alone
     if (interrupted()) {
@@ -70,8 +101,7 @@ void time_in_turns(Platform& platform, const Model& model, const BenchCase& benc
     const bool timed = run.kind == RunKind::timed;
     step(fmt::format("{} {} {}", one.mode, timed ? "run" : "warm-up", run.index + 1));
     if (timed && sensors != nullptr) sensors->begin();
-    Generation generation = generate(transformer, platform.backend(one.mode), bench_case.prompt.ids,
-                                     bench_case.new_tokens, options.sampling);
+    Generation generation = generators[static_cast<std::size_t>(run.mode)]->run();
     if (!timed) continue;
     if (sensors != nullptr) one.windows.push_back(sensors->end());
     one.token_ms.push_back(std::move(generation.token_ms));

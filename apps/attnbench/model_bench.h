@@ -13,10 +13,17 @@
 
 namespace attn {
 
+// How the prompt was given to a device that records, and the medians by which that was chosen.
+struct PrefillChoice {
+  PrefillLaunch launch;
+  double stream_ms, graph_ms;
+};
+
 struct ModeResult {
   std::string mode;
   std::string prefill_kernel, decode_kernel;  // the rows that ran; no decode for one new token
   Generation cold;                            // the first run of this mode and case, kept apart
+  std::optional<PrefillChoice> prefill;       // of the timed repetitions
   std::vector<std::vector<double>> token_ms;  // of each timed repetition
   std::vector<SensorWindow> windows;          // of each timed repetition, where there are sensors
   MemoryReport memory;

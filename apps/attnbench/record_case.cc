@@ -229,6 +229,11 @@ ResultRecord make_record(const BenchOptions& options, const Platform& platform, 
   set_outcome(record, result, mode);
   if (!mode.prefill_kernel.empty()) record.metrics["prefill_kernel"] = mode.prefill_kernel;
   if (!mode.decode_kernel.empty()) record.metrics["decode_kernel"] = mode.decode_kernel;
+  if (mode.prefill) {
+    record.metrics["prefill_launch"] = kPrefillLaunchNames.name(mode.prefill->launch);
+    record.metrics["prefill_stream_ms"] = mode.prefill->stream_ms;
+    record.metrics["prefill_graph_ms"] = mode.prefill->graph_ms;
+  }
   if (const auto warning = context_warning(model.config, bench_case.shape().capacity))
     record.metrics["warning"] = *warning;
   record.extra["ceilings"] = ceiling_fields(facts.ceilings);

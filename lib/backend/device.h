@@ -82,6 +82,8 @@ class Device {
   // would have done, on the same memory, and body must not allocate, copy to the host, or wait. The CPU keeps
   // `body` and calls it at each replay.
   virtual std::unique_ptr<Graph> capture(std::function<void()> body) = 0;
+  // Whether capture() records.
+  virtual bool records() const { return false; }
 
   const MemoryLedger& memory() const { return *ledger_; }
   void reset_peaks() { ledger_->reset_peaks(); }

@@ -29,6 +29,7 @@ class CudaDevice : public Device {
   SensorAccess sensors() override;
   std::unique_ptr<Stopwatch> make_stopwatch() override;
   std::unique_ptr<Graph> capture(std::function<void()> body) override;
+  bool records() const override { return true; }
 
   cudaStream_t stream() const { return stream_; }
   int sm_count() const { return properties_.multiProcessorCount; }

@@ -189,6 +189,10 @@ TensorView Transformer::record(const TensorView& ids, AttentionBackend& attentio
   return run(ids, attention, keys, true);
 }
 
+TensorView Transformer::record_prompt(const TensorView& ids, AttentionBackend& attention) {
+  return run(ids, attention, static_cast<int>(ids.extent(1)), false);
+}
+
 void Transformer::replayed(int count) {
   if (length_ + count > shape_.capacity) {
     fail(ErrorKind::internal, "the cache holds {} tokens; a replay went past them", shape_.capacity);

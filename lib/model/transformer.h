@@ -52,6 +52,8 @@ class Transformer {
   // The same work for the body of Device::capture(): how many tokens the cache holds is read on the device,
   // and attention is called with `keys`, the most that a replay may meet. Leaves length() as it is.
   TensorView record(const TensorView& ids, AttentionBackend& attention, int keys);
+  // As record(), for the prompt of an empty cache: its length is fixed.
+  TensorView record_prompt(const TensorView& ids, AttentionBackend& attention);
   // `count` tokens were fed by a replay.
   void replayed(int count);
   // Logits [rows, vocab] f32 of hidden states [rows, hidden] (rows may be strided), valid until the next

@@ -49,6 +49,21 @@ TEST_CASE("a greedy continuation is the likeliest token of a full forward at eac
   }
 }
 
+TEST_CASE("a recorded prompt gives the same continuation as often as it is run") {
+  Platform platform = open_platform(test_device());
+  const Model model = tiny_model(platform, Family::llama);
+  const auto prompt = random_prompt(61, 12, 21);
+  for (const std::string& mode : kModes) {
+    CAPTURE(mode);
+    AttentionBackend& attention = platform.backend(mode);
+    const auto expected = run(platform, model, mode, 2, 7).ids;
+    Transformer transformer(platform, model, {2, 19, 12, 2});
+    for (const Reservation& call : generation_calls(attention, 12, 7)) transformer.reserve(attention, call);
+    Generator generator(transformer, attention, prompt, 7, {}, PrefillLaunch::graph);
+    for (int n = 0; n < 3; ++n) CHECK(generator.run().ids == expected);
+  }
+}
+
 TEST_CASE("every sequence of a greedy batch gets the continuation it gets alone") {
   Platform platform = open_platform(test_device());
   const Model model = tiny_model(platform, Family::gpt_neox);
