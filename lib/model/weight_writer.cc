@@ -108,7 +108,8 @@ void upload_pieces(Device& device, const Buffer& buffer, const std::vector<Write
         // Where row 0 would lie if all of the buffer lay beside the piece; only rows of the piece are
         // touched.
         TensorView target = rows.target;
-        target.data = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(piece) + rows.first - begin);
+        target.data = static_cast<std::byte*>(piece) +
+                      (static_cast<std::ptrdiff_t>(rows.first) - static_cast<std::ptrdiff_t>(begin));
         split(*rows.write, target, first, last, ranges);
       }
       fill_all(ranges);
