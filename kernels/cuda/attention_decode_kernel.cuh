@@ -33,92 +33,103 @@ struct DecodePartials {
   std::uint32_t* tickets;
 };
 
-// Whether this block is the last of `count` to come; what the others wrote is then seen by __ldcg.
+// Whether this block is the last of `count` to come; what the others wrote is then seen by __ldcg. Leaves the
+// ticket zero for the next launch.
 __device__ __forceinline__ bool last_to_arrive(std::uint32_t* ticket, int count) {
   __shared__ bool last;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    last = atomicAdd(ticket, 1U) == static_cast<std::uint32_t>(count) - 1;
-    if (last) *ticket = 0;  // for the next launch
-    __threadfence();
+    const std::uint32_t most = static_cast<std::uint32_t>(count) - 1;
+    std::uint32_t before = 0;
+    // The barriers around it extend what it releases and acquires to the whole block.
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;\n"
+                 : "=r"(before)
+                 : "l"(ticket), "r"(most)
+                 : "memory");
+    last = before == most;
   }
   __syncthreads();
   return last;
 }
 
+__device__ __forceinline__ void add_part(float (&value)[4], float& total, const float4& part,
+                                         float part_total, float factor) {
+  value[0] += part.x * factor;
+  value[1] += part.y * factor;
+  value[2] += part.z * factor;
+  value[3] += part.w * factor;
+  total += part_total * factor;
+}
+
+// Most code runs once a launch, and its instructions come through the memory system that the keys keep busy:
+// what runs once is kept small, not unrolled.
 template <class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     decode_kernel(const AttentionParams given, const DecodeShape shape, const DecodeAppend append,
                   const DecodePartials partials) {
   using T = typename Tile::T;
   extern __shared__ uint4 shared[];
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int block = static_cast<int>(blockIdx.x) / shape.splits;
-  const int split = static_cast<int>(blockIdx.x) - block * shape.splits;
-  const int head = block / shape.row_blocks;  // [batch, kv_head]
-  const int row_block = block - head * shape.row_blocks;
-  const int b = head / given.kv_heads;
-  const int kv_head = head - b * given.kv_heads;
-  const int first_row = row_block * kDecodeRows;
-  const int rows = min(kDecodeRows, shape.rows_per_head - first_row);
   const bool appends = append.k != nullptr;
   if (!appends) {
     wait_for_previous();
     let_next_start();
   }
-
-  // The split's keys: all splits but the last that is not empty have `chunk`.
   AttentionParams p = given;
   if (p.past_len != nullptr) p.kv_len = __ldcg(p.past_len) + p.q_len;
   const int past = p.kv_len - p.q_len;
-  const int even = (p.kv_len + shape.splits - 1) / shape.splits;
+
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto head = static_cast<int>(blockIdx.x);  // [batch, kv_head]
+  const auto split = static_cast<int>(blockIdx.y);
+  const auto row_block = static_cast<int>(blockIdx.z);
+  const auto b = static_cast<int>(blockIdx.x / static_cast<unsigned>(p.kv_heads));
+  const int kv_head = head - b * p.kv_heads;
+  const int first_row = row_block * kDecodeRows;
+  const int rows = min(kDecodeRows, shape.rows_per_head - first_row);
+
+  // The split's keys: all splits but the last that is not empty have `chunk`.
+  const auto splits = static_cast<unsigned>(shape.splits);
+  const auto even = static_cast<int>((static_cast<unsigned>(p.kv_len) + splits - 1) / splits);
   const int chunk = max((even + kSlab - 1) / kSlab * kSlab, Tile::kLeastKeys);
-  const int filled = max((p.kv_len + chunk - 1) / chunk, 1);
   const int begin = split * chunk;
   const int end = min(begin + chunk, p.kv_len);
-  const bool owns_fresh = appends && split == filled - 1;
+  const bool owns_fresh = appends && begin < p.kv_len && end == p.kv_len;
   const int cached = owns_fresh ? past : end;  // where the keys to be read end
 
   T* stages = reinterpret_cast<T*>(shared) + warp * Tile::kStages * 2 * Tile::kSlabElements;
-  const T* keys = row_of<T>(p.k, p.k_stride, b, 0, kv_head);
-  const T* values = row_of<T>(p.v, p.v_stride, b, 0, kv_head);
   const int slabs = end > begin ? (end - begin + kSlab - 1) / kSlab : 0;
   const int own = slabs > warp ? (slabs - warp + Tile::kWarps - 1) / Tile::kWarps : 0;
-  const auto issue = [&](int n) {
-    if (n < own) {
-      const int key = begin + (warp + n * Tile::kWarps) * kSlab;
-      T* stage = stages + n % Tile::kStages * 2 * Tile::kSlabElements;
-      const T* k = keys + key * p.k_stride.token;
-      const T* v = values + key * p.v_stride.token;
-      const auto k_step = static_cast<int>(p.k_stride.token);
-      const auto v_step = static_cast<int>(p.v_stride.token);
-      const int count = cached - key;
-      if (count >= kSlab) {
-        load_slab<Tile, true>(stage, k, k_step, kSlab, kSlab);
-        load_slab<Tile, true>(stage + Tile::kSlabElements, v, v_step, kSlab, kSlab);
-      } else {
-        const int skipped = owns_fresh ? count : kSlab;
-        load_slab<Tile, false>(stage, k, k_step, count, skipped);
-        load_slab<Tile, false>(stage + Tile::kSlabElements, v, v_step, count, skipped);
-      }
+  const auto k_step = static_cast<int>(p.k_stride.token);
+  const auto v_step = static_cast<int>(p.v_stride.token);
+  // The next slab to be asked for: its first key, and where it comes from and goes.
+  int next_key = begin + warp * kSlab;
+  const T* next_k = row_of<T>(p.k, p.k_stride, b, next_key, kv_head);
+  const T* next_v = row_of<T>(p.v, p.v_stride, b, next_key, kv_head);
+  const auto issue = [&](T* stage) {
+    if (next_key < end) {
+      load_slab<Tile>(stage, next_k, k_step, cached - next_key);
+      load_slab<Tile>(stage + Tile::kSlabElements, next_v, v_step, cached - next_key);
+      next_key += Tile::kWarps * kSlab;
+      next_k += std::int64_t{Tile::kWarps * kSlab} * k_step;
+      next_v += std::int64_t{Tile::kWarps * kSlab} * v_step;
     }
     commit_copies();  // also an empty group, so that groups count slabs
   };
-#pragma unroll
-  for (int n = 0; n < Tile::kStages; ++n) issue(n);
+#pragma unroll 1
+  for (int n = 0; n < Tile::kStages; ++n) issue(stages + n * 2 * Tile::kSlabElements);
+  const TurnOf<Tile> turn = load_turn<Tile>(append, past);
 
   if (appends) {
     wait_for_previous();
     let_next_start();
   }
-  if (split >= filled) return;  // nothing was issued
+  if (split > 0 && begin >= p.kv_len) return;  // nothing was issued
 
   // Queries, and how many keys the lane's two see.
   T* staged = reinterpret_cast<T*>(shared + Tile::kStageBytes / 16);
   const T* fresh = staged + rows * Tile::kStep;
-  stage_rows<Tile>(p, shape, append, b, kv_head, first_row, rows, past, owns_fresh,
+  stage_rows<Tile>(p, shape, append, turn, b, kv_head, first_row, rows, past, owns_fresh,
                    owns_fresh && row_block == 0, staged);
   __syncthreads();
   // Rows that there are not are copies of the last and see no key.
@@ -133,7 +144,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     const int r = first_row + lane % 4 * 2 + j;
-    seen[j] = r < shape.rows_per_head ? min(visible_keys(p, r / shape.group), end) : 0;
+    seen[j] = r < shape.rows_per_head ? min(visible_keys(p, query_of_row(shape, r)), end) : 0;
   }
   // The new key is the last, so in the last slab of its split.
   const int fresh_slab = owns_fresh && (slabs - 1) % Tile::kWarps == warp ? own - 1 : -1;
@@ -142,12 +153,16 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   float base[2] = {-INFINITY, -INFINITY};
   float sum[2] = {};
   const float c = p.scale * kLog2E;
+  T* k_slab = stages;
+  int key = begin + warp * kSlab + lane / 4;
+#pragma unroll 1
   for (int n = 0; n < own; ++n) {
-    T* k_slab = stages + n % Tile::kStages * 2 * Tile::kSlabElements;
     T* v_slab = k_slab + Tile::kSlabElements;
     wait_copies<Tile::kStages - 1>();
     if (n == fresh_slab) {
+      __syncwarp();  // no lane's copy may zero the row afterwards
       const int row = past - begin - (slabs - 1) * kSlab;
+#pragma unroll 1
       for (int at = lane; at < 2 * Tile::kChunks; at += 32) {
         const int which = at / Tile::kChunks;  // key, value
         const int column = at % Tile::kChunks * 8;
@@ -165,7 +180,6 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
       load_matrices(f, k_slab + lane % 16 * Tile::kStep + k * 16 + lane / 16 * 8);
       multiply_add<T>(k % 2 == 0 ? scores : odd, f, queries[k][0], queries[k][1]);
     }
-    const int key = begin + (warp + n * Tile::kWarps) * kSlab + lane / 4;
     float top[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -209,14 +223,17 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
       multiply_add<T>(out[d], f, weights[0], weights[1]);
     }
     __syncwarp();  // all lanes have done with the slab
-    issue(n + Tile::kStages);
+    issue(k_slab);
+    key += Tile::kWarps * kSlab;
+    k_slab += 2 * Tile::kSlabElements;
+    if (k_slab == stages + Tile::kStages * 2 * Tile::kSlabElements) k_slab = stages;
   }
 
   // Merge the warps: [warp][row][dim] sums, then [warp][row] (base, sum).
   wait_copies<0>();
   __syncthreads();
   float* outs = reinterpret_cast<float*>(shared);
-  float* pairs = outs + Tile::kWarps * kDecodeRows * Tile::kDim;
+  auto* pairs = reinterpret_cast<float2*>(outs + Tile::kWarps * kDecodeRows * Tile::kDim);
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
 #pragma unroll
@@ -228,76 +245,90 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
       outs[row * Tile::kDim + d * 16 + lane / 4] = out[d][j];
       outs[row * Tile::kDim + d * 16 + lane / 4 + 8] = out[d][2 + j];
     }
-    if (lane < 4) {
-      pairs[2 * row] = base[j];
-      pairs[2 * row + 1] = sum[j];
-    }
+    if (lane < 4) pairs[row] = make_float2(base[j], sum[j]);
   }
   __syncthreads();
   const std::int64_t first_place =
       (static_cast<std::int64_t>(head) * shape.rows_per_head + first_row) * shape.splits;
-  for (int n = static_cast<int>(threadIdx.x); n < rows * Tile::kDim; n += Tile::kThreads) {
-    const int row = n / Tile::kDim;
-    const int d = n % Tile::kDim;
+  const int filled = max((p.kv_len + chunk - 1) / chunk, 1);
+  constexpr int kPacks = Tile::kDim / 4;
+#pragma unroll 1
+  for (int n = static_cast<int>(threadIdx.x); n < rows * kPacks; n += Tile::kThreads) {
+    const int row = n / kPacks;
+    const int d = n % kPacks * 4;
+    float2 found[Tile::kWarps];
     float top = -INFINITY;
-    for (int w = 0; w < Tile::kWarps; ++w) top = fmaxf(top, pairs[2 * (w * kDecodeRows + row)]);
-    const float shift = top == -INFINITY ? 0.0F : top;
-    float value = 0;
-    float total = 0;
+#pragma unroll
     for (int w = 0; w < Tile::kWarps; ++w) {
-      const int at = w * kDecodeRows + row;
-      const float factor = exp2_fast(pairs[2 * at] - shift);
-      value += outs[at * Tile::kDim + d] * factor;
-      total += pairs[2 * at + 1] * factor;
+      found[w] = pairs[w * kDecodeRows + row];
+      top = fmaxf(top, found[w].x);
+    }
+    const float shift = top == -INFINITY ? 0.0F : top;
+    float value[4] = {};
+    float total = 0;
+#pragma unroll
+    for (int w = 0; w < Tile::kWarps; ++w) {
+      const float4 part = *reinterpret_cast<const float4*>(outs + (w * kDecodeRows + row) * Tile::kDim + d);
+      add_part(value, total, part, found[w].y, exp2_fast(found[w].x - shift));
     }
     if (filled == 1) {
       write_decoded<T>(p, shape, b, kv_head, first_row + row, d, value, top, total);
       continue;
     }
     const std::int64_t place = first_place + static_cast<std::int64_t>(row) * shape.splits + split;
-    partials.out[place * Tile::kDim + d] = value;
-    if (d == 0) partials.base_sum[place] = {top, total};
+    *reinterpret_cast<float4*>(partials.out + place * Tile::kDim + d) =
+        make_float4(value[0], value[1], value[2], value[3]);
+    if (d == 0) partials.base_sum[place] = make_float2(top, total);
   }
-  if (filled == 1 || !last_to_arrive(partials.tickets + block, filled)) return;
+  if (filled == 1 || !last_to_arrive(partials.tickets + head * shape.row_blocks + row_block, filled)) return;
 
-  // Merge the splits.
-  constexpr int kPacks = Tile::kDim / 4;
+  // Merge the splits, some at a time.
+  constexpr int kAtOnce = 4;
+#pragma unroll 1
   for (int n = static_cast<int>(threadIdx.x); n < rows * kPacks; n += Tile::kThreads) {
     const int row = n / kPacks;
     const int d = n % kPacks * 4;
     const std::int64_t place = first_place + static_cast<std::int64_t>(row) * shape.splits;
+    const float2* found_at = partials.base_sum + place;
+    const float* part_at = partials.out + place * Tile::kDim + d;
     float top = -INFINITY;
     float total = 0;
     float value[4] = {};
-#pragma unroll 4
-    for (int s = 0; s < filled; ++s) {
-      const float2 pair = __ldcg(partials.base_sum + place + s);
-      const float4 part =
-          __ldcg(reinterpret_cast<const float4*>(partials.out + (place + s) * Tile::kDim + d));
-      const float before = top;
-      top = fmaxf(top, pair.x);
-      const float shift = top == -INFINITY ? 0.0F : top;
-      const float old_factor = exp2_fast(before - shift);
-      const float factor = exp2_fast(pair.x - shift);
-      total = total * old_factor + pair.y * factor;
-      value[0] = value[0] * old_factor + part.x * factor;
-      value[1] = value[1] * old_factor + part.y * factor;
-      value[2] = value[2] * old_factor + part.z * factor;
-      value[3] = value[3] * old_factor + part.w * factor;
-    }
+#pragma unroll 1
+    for (int first = 0; first < filled; first += kAtOnce) {
+      float2 found[kAtOnce];
+      float4 part[kAtOnce];
 #pragma unroll
-    for (int e = 0; e < 4; ++e)
-      write_decoded<T>(p, shape, b, kv_head, first_row + row, d + e, value[e], top, total);
+      for (int s = 0; s < kAtOnce; ++s) {
+        found[s] = make_float2(-INFINITY, 0.0F);
+        part[s] = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+        if (first + s >= filled) continue;
+        found[s] = __ldcg(found_at + s);
+        part[s] = __ldcg(reinterpret_cast<const float4*>(part_at + s * Tile::kDim));
+      }
+      const float before = top;
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s) top = fmaxf(top, found[s].x);
+      const float shift = top == -INFINITY ? 0.0F : top;
+      const float factor = exp2_fast(before - shift);
+      total *= factor;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) value[e] *= factor;
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s)
+        add_part(value, total, part[s], found[s].y, exp2_fast(found[s].x - shift));
+      found_at += kAtOnce;
+      part_at += kAtOnce * Tile::kDim;
+    }
+    write_decoded<T>(p, shape, b, kv_head, first_row + row, d, value, top, total);
   }
 }
 
 template <class Tile>
-cudaError_t launch_decode(const DecodeCall& call, cudaStream_t stream) {
+cudaError_t launch_tile(const DecodeCall& call, const DecodeShape& shape, cudaStream_t stream) {
   const AttentionParams& p = call.params;
-  const DecodeShape shape = decode_shape(p, call.sm_count);
   const std::int64_t rows = shape.heads * shape.rows_per_head;
-  const std::int64_t blocks = shape.heads * shape.row_blocks * shape.splits;
-  if (blocks > 0x7fffffff) return cudaErrorInvalidConfiguration;
+  if (shape.heads > 0x7fffffff || shape.row_blocks > 0xffff) return cudaErrorInvalidConfiguration;
   const int shared_bytes = Tile::shared_bytes(std::min(shape.rows_per_head, kDecodeRows));
   cudaError_t error = cudaFuncSetAttribute(decode_kernel<Tile>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            Tile::shared_bytes(kDecodeRows));
@@ -312,12 +343,29 @@ cudaError_t launch_decode(const DecodeCall& call, cudaStream_t stream) {
   partials.tickets = call.tickets;
   if (shape.splits > 1)
     partials.base_sum = reinterpret_cast<float2*>(partials.out + rows * shape.splits * p.head_dim);
-  return launch_programmatic(decode_kernel<Tile>, dim3(static_cast<unsigned>(blocks)), dim3(Tile::kThreads),
+  const dim3 grid(static_cast<unsigned>(shape.heads), static_cast<unsigned>(shape.splits),
+                  static_cast<unsigned>(shape.row_blocks));
+  return launch_programmatic(decode_kernel<Tile>, grid, dim3(Tile::kThreads),
                              static_cast<std::size_t>(shared_bytes), stream, call.early, p, shape,
                              call.append, partials);
 }
 
-template <class Tile>
+// Large: where blocks are few and the GPU grants its shared memory.
+template <class Tile, class Large>
+cudaError_t launch_decode(const DecodeCall& call, cudaStream_t stream) {
+  const DecodeShape shape = decode_shape(call.params, call.sm_count);
+  int device = 0;
+  int granted = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&granted, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (error != cudaSuccess) return error;
+  return decode_few_blocks(shape, call.sm_count) && Large::shared_bytes(kDecodeRows) <= granted
+             ? launch_tile<Large>(call, shape, stream)
+             : launch_tile<Tile>(call, shape, stream);
+}
+
+template <class Tile, class Large>
 constexpr FlashRow decode_table_row(const char* name, DType dtype) {
   return {name,
           "up to 16 queries (decode): keys split over blocks, mma.sync, merged in order",
@@ -329,7 +377,7 @@ constexpr FlashRow decode_table_row(const char* name, DType dtype) {
           true,
           decode_workspace,
           nullptr,
-          launch_decode<Tile>,
+          launch_decode<Tile, Large>,
           true};
 }
 

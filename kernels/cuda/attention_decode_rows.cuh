@@ -7,99 +7,146 @@
 #include "kernels/cuda/attention_decode_shape.h"
 #include "kernels/cuda/attention_rows.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/rotate.cuh"
 
 namespace attn::cuda {
 
-// Where row r of a (batch, key head) lies.
-struct DecodeRow {
-  int query, head;
-};
-__device__ __forceinline__ DecodeRow decode_row(const DecodeShape& shape, int kv_head, int r) {
-  return {r / shape.group, kv_head * shape.group + r % shape.group};
+// The query of row r of a (batch, key head): r / group, which is at most kDecodeMaxQueries. The half keeps
+// the rounding of the product away from whole numbers.
+__device__ __forceinline__ int query_of_row(const DecodeShape& shape, int r) {
+  return static_cast<int>((static_cast<float>(r) + 0.5F) * shape.group_inverse);
+}
+// And the head.
+__device__ __forceinline__ int head_of_row(const DecodeShape& shape, int kv_head, int r) {
+  return kv_head * shape.group + r - query_of_row(shape, r) * shape.group;
 }
 
+// Four of a row's outputs, from d.
 template <typename T>
 __device__ __forceinline__ void write_decoded(const AttentionParams& p, const DecodeShape& shape, int b,
-                                              int kv_head, int r, int d, float value, float base, float sum) {
-  const DecodeRow row = decode_row(shape, kv_head, r);
-  row_of<T>(p.out, p.out_stride, b, row.query, row.head)[d] = from_float<T>(sum == 0.0F ? 0.0F : value / sum);
+                                              int kv_head, int r, int d, const float (&value)[4], float base,
+                                              float sum) {
+  const int query = query_of_row(shape, r);
+  const int head = head_of_row(shape, kv_head, r);
+  // A sum is 0 or, with the largest weight in it, about 1 or more.
+  const float factor = __fdividef(1.0F, sum);
+  float out[4];
+#pragma unroll
+  for (int e = 0; e < 4; ++e) out[e] = sum == 0.0F ? 0.0F : value[e] * factor;
+  *reinterpret_cast<uint2*>(row_of<T>(p.out, p.out_stride, b, query, head) + d) =
+      make_uint2(pack_pair<T>(out[0], out[1]), pack_pair<T>(out[2], out[3]));
   if (d == 0 && p.lse != nullptr)
-    p.lse[lse_index(p, b, row.query, row.head)] = sum == 0.0F ? -INFINITY : (base + log2f(sum)) * kLn2;
+    p.lse[lse_index(p, b, query, head)] = sum == 0.0F ? -INFINITY : (base + log2f(sum)) * kLn2;
 }
 
-// Copies rows 0 ... count - 1 of a slab and zeroes the others, but leaves row `skipped` alone. kWhole: count
-// is kSlab, and nothing is skipped.
-template <class Tile, bool kWhole>
+// Copies rows 0 ... count - 1 of a slab and zeroes the others. By a warp, in pieces whose places in all rows
+// are the same for a lane: 64 elements of 4 rows, then what such pieces leave of a row.
+template <class Tile>
 __device__ __forceinline__ void load_slab(typename Tile::T* target, const typename Tile::T* source, int step,
-                                          int count, int skipped) {
-  asm volatile("" : "+r"(step));  // else all products are kept in registers, which there are not
+                                          int count) {
+  constexpr int kWide = Tile::kDim / 64 * 64;
+  constexpr int kRest = (Tile::kDim - kWide) / 8;  // chunks
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int row = lane / 8;
+  const int column = lane % 8 * 8;
 #pragma unroll
-  for (int n = 0; n < kSlab * Tile::kChunks; n += 32) {
-    const int at = n + static_cast<int>(threadIdx.x) % 32;
-    const int row = at / Tile::kChunks;
-    const int column = at % Tile::kChunks * 8;
-    if (!kWhole && row == skipped) continue;
-    copy_async(target + row * Tile::kStep + column, source + row * step + column, kWhole || row < count);
+  for (int r = 0; r < kSlab; r += 4) {
+#pragma unroll
+    for (int c = 0; c < kWide; c += 64)
+      copy_async(target + (row + r) * Tile::kStep + column + c, source + (row + r) * step + column + c,
+                 row + r < count);
   }
+  if constexpr (kRest > 0) {
+    constexpr int kRows = 32 / kRest;
+    static_assert(32 % kRest == 0 && kSlab % kRows == 0);
+    const int rest_row = lane / kRest;
+    const int rest_column = kWide + lane % kRest * 8;
+#pragma unroll
+    for (int r = 0; r < kSlab; r += kRows)
+      copy_async(target + (rest_row + r) * Tile::kStep + rest_column,
+                 source + (rest_row + r) * step + rest_column, rest_row + r < count);
+  }
+}
+
+// A lane's part of the rotary table's row: pairs lane, lane + 32, ...
+template <class Tile>
+struct TurnOf {
+  static constexpr int kPairs = (Tile::kDim / 2 + 31) / 32;
+  float cosine[kPairs], sine[kPairs];
+};
+template <class Tile>
+__device__ __forceinline__ TurnOf<Tile> load_turn(const DecodeAppend& append, int past) {
+  TurnOf<Tile> turn;
+  const int half = append.rotary_dims / 2;
+  const std::int64_t first = past * append.table_step;
+#pragma unroll
+  for (int j = 0; j < TurnOf<Tile>::kPairs; ++j) {
+    const int pair = static_cast<int>(threadIdx.x) % 32 + 32 * j;
+    turn.cosine[j] = pair < half ? append.cos[first + pair] : 0.0F;
+    turn.sine[j] = pair < half ? append.sin[first + pair] : 0.0F;
+  }
+  return turn;
 }
 
 // The rows of queries [rows, kStep] in shared memory and, with `fresh`, after them the new key and the new
-// value, all turned; the new ones also to the cache where `stores`. All threads; ends without a barrier.
+// value, all but the value turned; the new ones also to the cache where `stores`. Each warp takes rows of its
+// own, and asks for all of them before it uses one. Ends without a barrier.
 template <class Tile>
 __device__ __forceinline__ void stage_rows(const AttentionParams& p, const DecodeShape& shape,
-                                           const DecodeAppend& append, int b, int kv_head, int first_row,
-                                           int rows, int past, bool fresh, bool stores,
-                                           typename Tile::T* target) {
+                                           const DecodeAppend& append, const TurnOf<Tile>& turn, int b,
+                                           int kv_head, int first_row, int rows, int past, bool fresh,
+                                           bool stores, typename Tile::T* target) {
   using T = typename Tile::T;
-  const auto thread = static_cast<int>(threadIdx.x);
-  const int turned = fresh ? rows + 1 : rows;
-  const T* key = fresh ? row_of<T>(append.k, append.k_stride, b, 0, kv_head) : nullptr;
-  T* key_place = stores ? row_of<T>(append.k_cache, p.k_stride, b, past, kv_head) : nullptr;
-  const auto source_of = [&](int row) {
-    if (row == rows) return key;
-    const DecodeRow place = decode_row(shape, kv_head, first_row + row);
-    return row_of<T>(p.q, p.q_stride, b, place.query, place.head);
-  };
-  const int half = append.rotary_dims / 2;
-  if (half == 0) {
-    for (int n = thread; n < turned * Tile::kChunks; n += Tile::kThreads) {
-      const int row = n / Tile::kChunks;
-      const int column = n % Tile::kChunks * 8;
-      const uint4 pack = __ldcg(reinterpret_cast<const uint4*>(source_of(row) + column));
-      *reinterpret_cast<uint4*>(target + row * Tile::kStep + column) = pack;
-      if (row == rows && stores) *reinterpret_cast<uint4*>(key_place + column) = pack;
+  constexpr int kEach = (kDecodeRows + 2 + Tile::kWarps - 1) / Tile::kWarps;
+  static_assert(Tile::kChunks <= 32);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int all = fresh ? rows + 2 : rows;
+  uint4 packs[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int row = warp + i * Tile::kWarps;
+    if (row >= all || lane >= Tile::kChunks) continue;
+    const T* source;
+    if (row < rows) {
+      const int r = first_row + row;
+      source = row_of<T>(p.q, p.q_stride, b, query_of_row(shape, r), head_of_row(shape, kv_head, r));
+    } else if (row == rows) {
+      source = row_of<T>(append.k, append.k_stride, b, 0, kv_head);
+    } else {
+      source = row_of<T>(append.v, append.v_stride, b, 0, kv_head);
     }
-  } else {
-    const float* cosines = append.cos + past * append.table_step;
-    const float* sines = append.sin + past * append.table_step;
-    const int items = Tile::kDim - half;  // the pairs, then the dimensions that do not turn
-    for (int n = thread; n < turned * items; n += Tile::kThreads) {
-      const int row = n / items;
-      const int item = n - row * items;
-      const T* source = source_of(row);
-      const auto write = [&](int d, T value) {
-        target[row * Tile::kStep + d] = value;
-        if (row == rows && stores) key_place[d] = value;
-      };
-      const T second = __ldcg(source + item + half);
-      if (item >= half) {
-        write(item + half, second);
-        continue;
-      }
-      const T first = __ldcg(source + item);
-      const TurnedPair pair = turn_pair(to_float(first), to_float(second), cosines[item], sines[item]);
-      write(item, from_float<T>(pair.first));
-      write(item + half, from_float<T>(pair.second));
-    }
+    packs[i] = __ldcg(reinterpret_cast<const uint4*>(source + lane * 8));
   }
-  if (!fresh) return;
-  const T* value = row_of<T>(append.v, append.v_stride, b, 0, kv_head);
-  T* value_place = stores ? row_of<T>(append.v_cache, p.v_stride, b, past, kv_head) : nullptr;
-  for (int n = Tile::kThreads - 1 - thread; n < Tile::kChunks; n += Tile::kThreads) {
-    const uint4 pack = __ldcg(reinterpret_cast<const uint4*>(value + n * 8));
-    *reinterpret_cast<uint4*>(target + (rows + 1) * Tile::kStep + n * 8) = pack;
-    if (stores) *reinterpret_cast<uint4*>(value_place + n * 8) = pack;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int row = warp + i * Tile::kWarps;
+    if (row < all && lane < Tile::kChunks)
+      *reinterpret_cast<uint4*>(target + row * Tile::kStep + lane * 8) = packs[i];
+  }
+  const int half = append.rotary_dims / 2;
+#pragma unroll 1
+  for (int row = warp; row < all; row += Tile::kWarps) {
+    T* place = target + row * Tile::kStep;
+    __syncwarp();
+    if (row <= rows) {
+#pragma unroll
+      for (int j = 0; j < TurnOf<Tile>::kPairs; ++j) {
+        const int at = lane + 32 * j;
+        if (at >= half) break;
+        const TurnedPair pair =
+            turn_pair(to_float(place[at]), to_float(place[at + half]), turn.cosine[j], turn.sine[j]);
+        place[at] = from_float<T>(pair.first);
+        place[at + half] = from_float<T>(pair.second);
+      }
+    }
+    if (row < rows || !stores) continue;
+    __syncwarp();
+    T* kept = row == rows ? row_of<T>(append.k_cache, p.k_stride, b, past, kv_head)
+                          : row_of<T>(append.v_cache, p.v_stride, b, past, kv_head);
+    if (lane < Tile::kChunks)
+      *reinterpret_cast<uint4*>(kept + lane * 8) = *reinterpret_cast<const uint4*>(place + lane * 8);
   }
 }
 

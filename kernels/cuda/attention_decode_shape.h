@@ -21,8 +21,8 @@ struct DecodeTile {
   static constexpr int kWarps = kWarpsValue;
   static constexpr int kStages = kStagesValue;
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kBlocksPerSm = kThreads > 128 ? 3 : 4;  // that registers must allow
-  static constexpr int kStep = kDim + 8;                       // elements between rows in shared memory
+  static constexpr int kBlocksPerSm = kDim > 128 ? 2 : 512 / kThreads;  // that registers must allow
+  static constexpr int kStep = kDim + 8;  // elements between rows in shared memory
   static constexpr int kChunks = kDim / 8;
   static constexpr int kSlabElements = kSlab * kStep;
   static constexpr int kLeastKeys = kWarps * kSlab;  // of a split
@@ -37,7 +37,8 @@ struct DecodeTile {
 // Rows are ordered [batch, kv_head, query, head of the group].
 struct DecodeShape {
   int group, rows_per_head, row_blocks, splits;
-  std::int64_t heads;  // batch * kv_heads
+  std::int64_t heads;   // batch * kv_heads
+  float group_inverse;  // 1 / group
 };
 
 // As few blocks as fill the multiprocessors: one each, or, where that leaves too many without (or a block
@@ -56,11 +57,18 @@ inline int decode_splits(std::int64_t blocks, int sm_count) {
 inline DecodeShape decode_shape(const AttentionParams& p, int sm_count) {
   DecodeShape shape{};
   shape.group = p.q_heads / p.kv_heads;
+  shape.group_inverse = 1.0F / static_cast<float>(shape.group);
   shape.rows_per_head = shape.group * p.q_len;
   shape.row_blocks = (shape.rows_per_head + kDecodeRows - 1) / kDecodeRows;
   shape.heads = static_cast<std::int64_t>(p.batch) * p.kv_heads;
   shape.splits = decode_splits(shape.heads * shape.row_blocks, sm_count);
   return shape;
+}
+
+// Whether the grid leaves at most one block to a multiprocessor, which then needs more warps to keep enough
+// keys on their way. Not a matter of the keys: a recorded call takes the tile that a call made anew takes.
+inline bool decode_few_blocks(const DecodeShape& shape, int sm_count) {
+  return shape.heads * shape.row_blocks * shape.splits <= sm_count;
 }
 
 inline std::size_t decode_workspace(const AttentionParams& p, int sm_count) {
