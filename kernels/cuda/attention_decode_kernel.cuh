@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   if (p.past_len != nullptr) p.kv_len = __ldcg(p.past_len) + p.q_len;
   const int past = p.kv_len - p.q_len;
 
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto warp = static_cast<int>(threadIdx.x / 32);
+  const auto lane = static_cast<int>(threadIdx.x % 32);
   const auto head = static_cast<int>(blockIdx.x);  // [batch, kv_head]
   const auto split = static_cast<int>(blockIdx.y);
   const auto row_block = static_cast<int>(blockIdx.z);
@@ -98,26 +98,33 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   const int cached = owns_fresh ? past : end;  // where the keys to be read end
 
   T* stages = reinterpret_cast<T*>(shared) + warp * Tile::kStages * 2 * Tile::kSlabElements;
-  const int slabs = end > begin ? (end - begin + kSlab - 1) / kSlab : 0;
-  const int own = slabs > warp ? (slabs - warp + Tile::kWarps - 1) / Tile::kWarps : 0;
   const auto k_step = static_cast<int>(p.k_stride.token);
   const auto v_step = static_cast<int>(p.v_stride.token);
-  // The next slab to be asked for: its first key, and where it comes from and goes.
+  constexpr int kStageElements = 2 * Tile::kSlabElements;
+  constexpr int kStride = Tile::kWarps * kSlab;  // keys between slabs of a warp
+  const SlabLane<Tile> at = slab_lane<Tile>();
+  const int to_first = kept(at.first(Tile::kStep));
+  const int to_rest = kept(at.to_rest(Tile::kStep));
+  const int k_rest = kept(at.to_rest(k_step));
+  const int v_rest = kept(at.to_rest(v_step));
+  // The next slab to be asked for: its first key, and where the lane's first pieces lie.
   int next_key = begin + warp * kSlab;
-  const T* next_k = row_of<T>(p.k, p.k_stride, b, next_key, kv_head);
-  const T* next_v = row_of<T>(p.v, p.v_stride, b, next_key, kv_head);
+  const T* next_k = row_of<T>(p.k, p.k_stride, b, next_key, kv_head) + at.first(k_step);
+  const T* next_v = row_of<T>(p.v, p.v_stride, b, next_key, kv_head) + at.first(v_step);
   const auto issue = [&](T* stage) {
     if (next_key < end) {
-      load_slab<Tile>(stage, next_k, k_step, cached - next_key);
-      load_slab<Tile>(stage + Tile::kSlabElements, next_v, v_step, cached - next_key);
-      next_key += Tile::kWarps * kSlab;
-      next_k += std::int64_t{Tile::kWarps * kSlab} * k_step;
-      next_v += std::int64_t{Tile::kWarps * kSlab} * v_step;
+      T* target = stage + to_first;
+      const int count = cached - next_key;
+      load_slab<Tile>(at, target, to_rest, next_k, k_rest, k_step, count);
+      load_slab<Tile>(at, target + Tile::kSlabElements, to_rest, next_v, v_rest, v_step, count);
+      next_key += kStride;
+      next_k += std::int64_t{kStride} * k_step;
+      next_v += std::int64_t{kStride} * v_step;
     }
     commit_copies();  // also an empty group, so that groups count slabs
   };
 #pragma unroll 1
-  for (int n = 0; n < Tile::kStages; ++n) issue(stages + n * 2 * Tile::kSlabElements);
+  for (int n = 0; n < Tile::kStages; ++n) issue(stages + n * kStageElements);
   const TurnOf<Tile> turn = load_turn<Tile>(append, past);
 
   if (appends) {
@@ -146,26 +153,24 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     const int r = first_row + lane % 4 * 2 + j;
     seen[j] = r < shape.rows_per_head ? min(visible_keys(p, query_of_row(shape, r)), end) : 0;
   }
-  // The new key is the last, so in the last slab of its split.
-  const int fresh_slab = owns_fresh && (slabs - 1) % Tile::kWarps == warp ? own - 1 : -1;
-
   float out[Tile::kDim / 16][4] = {};  // transposed: dimensions lane / 4 (+ 8), the lane's two queries
   float base[2] = {-INFINITY, -INFINITY};
   float sum[2] = {};
   const float c = p.scale * kLog2E;
+  const int k_matrix = kept(lane % 16 * Tile::kStep + lane / 16 * 8);
+  const int v_matrix = kept((lane / 16 * 8 + lane % 8) * Tile::kStep + lane / 8 % 2 * 8);
   T* k_slab = stages;
-  int key = begin + warp * kSlab + lane / 4;
 #pragma unroll 1
-  for (int n = 0; n < own; ++n) {
+  for (int first_key = begin + warp * kSlab; first_key < end; first_key += kStride) {
     T* v_slab = k_slab + Tile::kSlabElements;
     wait_copies<Tile::kStages - 1>();
-    if (n == fresh_slab) {
+    if (owns_fresh && past - first_key < kSlab) {
       __syncwarp();  // no lane's copy may zero the row afterwards
-      const int row = past - begin - (slabs - 1) * kSlab;
+      const int row = past - first_key;
 #pragma unroll 1
-      for (int at = lane; at < 2 * Tile::kChunks; at += 32) {
-        const int which = at / Tile::kChunks;  // key, value
-        const int column = at % Tile::kChunks * 8;
+      for (int chunk_at = lane; chunk_at < 2 * Tile::kChunks; chunk_at += 32) {
+        const int which = chunk_at / Tile::kChunks;  // key, value
+        const int column = chunk_at % Tile::kChunks * 8;
         *reinterpret_cast<uint4*>((which == 0 ? k_slab : v_slab) + row * Tile::kStep + column) =
             *reinterpret_cast<const uint4*>(fresh + which * Tile::kStep + column);
       }
@@ -177,9 +182,10 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
 #pragma unroll
     for (int k = 0; k < Tile::kDim / 16; ++k) {
       std::uint32_t f[4];
-      load_matrices(f, k_slab + lane % 16 * Tile::kStep + k * 16 + lane / 16 * 8);
+      load_matrices(f, k_slab + k_matrix + k * 16);
       multiply_add<T>(k % 2 == 0 ? scores : odd, f, queries[k][0], queries[k][1]);
     }
+    const int key = first_key + lane / 4;
     float top[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -218,15 +224,13 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
 #pragma unroll
     for (int d = 0; d < Tile::kDim / 16; ++d) {
       std::uint32_t f[4];
-      load_matrices_transposed(f,
-                               v_slab + (lane / 16 * 8 + lane % 8) * Tile::kStep + d * 16 + lane / 8 % 2 * 8);
+      load_matrices_transposed(f, v_slab + v_matrix + d * 16);
       multiply_add<T>(out[d], f, weights[0], weights[1]);
     }
     __syncwarp();  // all lanes have done with the slab
     issue(k_slab);
-    key += Tile::kWarps * kSlab;
-    k_slab += 2 * Tile::kSlabElements;
-    if (k_slab == stages + Tile::kStages * 2 * Tile::kSlabElements) k_slab = stages;
+    k_slab += kStageElements;
+    if (k_slab == stages + Tile::kStages * kStageElements) k_slab = stages;
   }
 
   // Merge the warps: [warp][row][dim] sums, then [warp][row] (base, sum).
@@ -248,14 +252,17 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     if (lane < 4) pairs[row] = make_float2(base[j], sum[j]);
   }
   __syncthreads();
-  const std::int64_t first_place =
-      (static_cast<std::int64_t>(head) * shape.rows_per_head + first_row) * shape.splits;
-  const int filled = max((p.kv_len + chunk - 1) / chunk, 1);
-  constexpr int kPacks = Tile::kDim / 4;
+  // Of the block's first row among the partial results, whose numbers fit: kDecodeTickets bounds them.
+  const unsigned first_place =
+      (blockIdx.x * static_cast<unsigned>(shape.rows_per_head) + static_cast<unsigned>(first_row)) * splits;
+  const auto per_split = static_cast<unsigned>(chunk);
+  const int filled = max(static_cast<int>((static_cast<unsigned>(p.kv_len) + per_split - 1) / per_split), 1);
+  constexpr unsigned kPacks = Tile::kDim / 4;
+  const auto packs = static_cast<unsigned>(rows) * kPacks;
 #pragma unroll 1
-  for (int n = static_cast<int>(threadIdx.x); n < rows * kPacks; n += Tile::kThreads) {
-    const int row = n / kPacks;
-    const int d = n % kPacks * 4;
+  for (unsigned n = threadIdx.x; n < packs; n += Tile::kThreads) {
+    const unsigned row = n / kPacks;
+    const unsigned d = n % kPacks * 4;
     float2 found[Tile::kWarps];
     float top = -INFINITY;
 #pragma unroll
@@ -272,10 +279,11 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
       add_part(value, total, part, found[w].y, exp2_fast(found[w].x - shift));
     }
     if (filled == 1) {
-      write_decoded<T>(p, shape, b, kv_head, first_row + row, d, value, top, total);
+      write_decoded<T>(p, shape, b, kv_head, first_row + static_cast<int>(row), static_cast<int>(d), value,
+                       top, total);
       continue;
     }
-    const std::int64_t place = first_place + static_cast<std::int64_t>(row) * shape.splits + split;
+    const unsigned place = first_place + row * splits + blockIdx.y;
     *reinterpret_cast<float4*>(partials.out + place * Tile::kDim + d) =
         make_float4(value[0], value[1], value[2], value[3]);
     if (d == 0) partials.base_sum[place] = make_float2(top, total);
@@ -285,10 +293,10 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   // Merge the splits, some at a time.
   constexpr int kAtOnce = 4;
 #pragma unroll 1
-  for (int n = static_cast<int>(threadIdx.x); n < rows * kPacks; n += Tile::kThreads) {
-    const int row = n / kPacks;
-    const int d = n % kPacks * 4;
-    const std::int64_t place = first_place + static_cast<std::int64_t>(row) * shape.splits;
+  for (unsigned n = threadIdx.x; n < packs; n += Tile::kThreads) {
+    const unsigned row = n / kPacks;
+    const unsigned d = n % kPacks * 4;
+    const unsigned place = first_place + row * splits;
     const float2* found_at = partials.base_sum + place;
     const float* part_at = partials.out + place * Tile::kDim + d;
     float top = -INFINITY;
@@ -320,7 +328,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
       found_at += kAtOnce;
       part_at += kAtOnce * Tile::kDim;
     }
-    write_decoded<T>(p, shape, b, kv_head, first_row + row, d, value, top, total);
+    write_decoded<T>(p, shape, b, kv_head, first_row + static_cast<int>(row), static_cast<int>(d), value, top,
+                     total);
   }
 }
 

@@ -40,32 +40,53 @@ __device__ __forceinline__ void write_decoded(const AttentionParams& p, const De
     p.lse[lse_index(p, b, query, head)] = sum == 0.0F ? -INFINITY : (base + log2f(sum)) * kLn2;
 }
 
-// Copies rows 0 ... count - 1 of a slab and zeroes the others. By a warp, in pieces whose places in all rows
-// are the same for a lane: 64 elements of 4 rows, then what such pieces leave of a row.
+// The value, which the compiler then keeps and does not compute anew at each use.
+__device__ __forceinline__ int kept(int value) {
+  asm("" : "+r"(value));
+  return value;
+}
+
+// A lane's pieces of a slab: 64 elements wide of rows row, row + 4, ..., and of the 16 or 32 elements that
+// these may leave of a row, of rows rest_row, ... So most of an address is the same for all slabs.
 template <class Tile>
-__device__ __forceinline__ void load_slab(typename Tile::T* target, const typename Tile::T* source, int step,
+struct SlabLane {
+  static constexpr int kRows = 4;
+  static constexpr int kWide = Tile::kDim / 64 * 64;
+  static constexpr int kRest = (Tile::kDim - kWide) / 8;            // chunks
+  static constexpr int kRestRows = kRest > 0 ? 32 / kRest : kSlab;  // at a time
+  static_assert(kSlab % kRestRows == 0 && (kRest == 0 || kRest * kRestRows == 32));
+  int row, column, rest_row, rest_column;
+
+  // From a slab to the first piece, and from there to the first of the rest, in elements.
+  __device__ int first(int step) const { return row * step + column; }
+  __device__ int to_rest(int step) const { return (rest_row - row) * step + rest_column - column; }
+};
+template <class Tile>
+__device__ __forceinline__ SlabLane<Tile> slab_lane() {
+  using Lane = SlabLane<Tile>;
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  constexpr int kRest = Lane::kRest > 0 ? Lane::kRest : 1;
+  return {lane / 8, lane % 8 * 8, lane / kRest, Lane::kWide + lane % kRest * 8};
+}
+
+// Copies rows 0 ... count - 1 of a slab and zeroes the others. By a warp; target and source are where the
+// lane's first piece goes and lies, the rests how far from there the first of the rest.
+template <class Tile>
+__device__ __forceinline__ void load_slab(const SlabLane<Tile>& at, typename Tile::T* target, int target_rest,
+                                          const typename Tile::T* source, int source_rest, int step,
                                           int count) {
-  constexpr int kWide = Tile::kDim / 64 * 64;
-  constexpr int kRest = (Tile::kDim - kWide) / 8;  // chunks
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int row = lane / 8;
-  const int column = lane % 8 * 8;
+  using Lane = SlabLane<Tile>;
 #pragma unroll
-  for (int r = 0; r < kSlab; r += 4) {
+  for (int r = 0; r < kSlab; r += Lane::kRows) {
 #pragma unroll
-    for (int c = 0; c < kWide; c += 64)
-      copy_async(target + (row + r) * Tile::kStep + column + c, source + (row + r) * step + column + c,
-                 row + r < count);
+    for (int c = 0; c < Lane::kWide; c += 64)
+      copy_async(target + r * Tile::kStep + c, source + r * step + c, at.row + r < count);
   }
-  if constexpr (kRest > 0) {
-    constexpr int kRows = 32 / kRest;
-    static_assert(32 % kRest == 0 && kSlab % kRows == 0);
-    const int rest_row = lane / kRest;
-    const int rest_column = kWide + lane % kRest * 8;
+  if constexpr (Lane::kRest > 0) {
 #pragma unroll
-    for (int r = 0; r < kSlab; r += kRows)
-      copy_async(target + (rest_row + r) * Tile::kStep + rest_column,
-                 source + (rest_row + r) * step + rest_column, rest_row + r < count);
+    for (int r = 0; r < kSlab; r += Lane::kRestRows)
+      copy_async(target + target_rest + r * Tile::kStep, source + source_rest + r * step,
+                 at.rest_row + r < count);
   }
 }
 
@@ -79,12 +100,15 @@ template <class Tile>
 __device__ __forceinline__ TurnOf<Tile> load_turn(const DecodeAppend& append, int past) {
   TurnOf<Tile> turn;
   const int half = append.rotary_dims / 2;
-  const std::int64_t first = past * append.table_step;
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  const std::int64_t first = past * append.table_step + lane;
+  const float* cosines = append.cos + first;
+  const float* sines = append.sin + first;
 #pragma unroll
   for (int j = 0; j < TurnOf<Tile>::kPairs; ++j) {
-    const int pair = static_cast<int>(threadIdx.x) % 32 + 32 * j;
-    turn.cosine[j] = pair < half ? append.cos[first + pair] : 0.0F;
-    turn.sine[j] = pair < half ? append.sin[first + pair] : 0.0F;
+    const bool turns = lane + 32 * j < half;
+    turn.cosine[j] = turns ? cosines[32 * j] : 0.0F;
+    turn.sine[j] = turns ? sines[32 * j] : 0.0F;
   }
   return turn;
 }
@@ -100,8 +124,8 @@ __device__ __forceinline__ void stage_rows(const AttentionParams& p, const Decod
   using T = typename Tile::T;
   constexpr int kEach = (kDecodeRows + 2 + Tile::kWarps - 1) / Tile::kWarps;
   static_assert(Tile::kChunks <= 32);
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto warp = static_cast<int>(threadIdx.x / 32);
+  const auto lane = static_cast<int>(threadIdx.x % 32);
   const int all = fresh ? rows + 2 : rows;
   uint4 packs[kEach];
 #pragma unroll
