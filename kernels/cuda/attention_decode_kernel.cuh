@@ -8,9 +8,9 @@
 // block that finishes a key head's last split merges the splits in the order of their index, whichever block
 // it is, so that results do not change from run to run.
 //
-// The number of splits depends on the GPU and on the number of (sequence, key head, row block)s, not on the
-// keys, and their size on the keys that there are now: a recorded call gives the bits of a call made anew.
-// The price: a sequence's bits depend on how many others share the call.
+// The number of splits and the tile depend on the GPU and on the number of (sequence, key head, row block)s,
+// not on the keys, and the splits' size on the keys that there are now: a recorded call gives the bits of a
+// call made anew. The price: a sequence's bits depend on how many others share the call.
 //
 // With an append the block whose split ends at the new key turns that key in shared memory and puts it, from
 // there, into its own slab and into the cache. No other block reads that row of the cache.
@@ -52,13 +52,78 @@ __device__ __forceinline__ bool last_to_arrive(std::uint32_t* ticket, int count)
   return last;
 }
 
-__device__ __forceinline__ void add_part(float (&value)[4], float& total, const float4& part,
-                                         float part_total, float factor) {
-  value[0] += part.x * factor;
-  value[1] += part.y * factor;
-  value[2] += part.z * factor;
-  value[3] += part.w * factor;
-  total += part_total * factor;
+// Four of a row's outputs before division, with the row's maximum (log2 units) and its sum.
+struct MergedRow {
+  float value[4] = {};
+  float top = -INFINITY;
+  float total = 0;
+
+  // What is there, to a maximum that is no smaller.
+  __device__ __forceinline__ void rescale(float new_top) {
+    const float factor = exp2_fast(top - (new_top == -INFINITY ? 0.0F : new_top));
+    top = new_top;
+    total *= factor;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) value[e] *= factor;
+  }
+  // A part whose (maximum, sum) is `found`; no maximum is above top.
+  __device__ __forceinline__ void add(const float4& part, const float2& found) {
+    const float factor = exp2_fast(found.x - (top == -INFINITY ? 0.0F : top));
+    value[0] += part.x * factor;
+    value[1] += part.y * factor;
+    value[2] += part.z * factor;
+    value[3] += part.w * factor;
+    total += found.y * factor;
+  }
+};
+
+// From shared memory: outs [warp, row, dim], pairs [warp, row].
+template <class Tile>
+__device__ __forceinline__ MergedRow merge_warps(const float* outs, const float2* pairs, unsigned row,
+                                                 unsigned d) {
+  MergedRow merged;
+  float2 found[Tile::kWarps];
+#pragma unroll
+  for (int w = 0; w < Tile::kWarps; ++w) {
+    found[w] = pairs[w * kDecodeRows + row];
+    merged.top = fmaxf(merged.top, found[w].x);
+  }
+#pragma unroll
+  for (int w = 0; w < Tile::kWarps; ++w)
+    merged.add(*reinterpret_cast<const float4*>(outs + (w * kDecodeRows + row) * Tile::kDim + d), found[w]);
+  return merged;
+}
+
+// From what the splits' blocks left, some splits at a time. `place`: of the row's first split.
+template <class Tile>
+__device__ __forceinline__ MergedRow merge_splits(const DecodePartials& partials, unsigned place, unsigned d,
+                                                  int count) {
+  constexpr int kAtOnce = 4;
+  const float2* found_at = partials.base_sum + place;
+  const float* part_at = partials.out + place * Tile::kDim + d;
+  MergedRow merged;
+#pragma unroll 1
+  for (int first = 0; first < count; first += kAtOnce) {
+    float2 found[kAtOnce];
+    float4 part[kAtOnce];
+    float top = merged.top;
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) {
+      found[s] = make_float2(-INFINITY, 0.0F);
+      part[s] = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+      if (first + s >= count) continue;
+      found[s] = __ldcg(found_at + s);
+      part[s] = __ldcg(reinterpret_cast<const float4*>(part_at + s * Tile::kDim));
+    }
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) top = fmaxf(top, found[s].x);
+    merged.rescale(top);
+#pragma unroll
+    for (int s = 0; s < kAtOnce; ++s) merged.add(part[s], found[s]);
+    found_at += kAtOnce;
+    part_at += kAtOnce * Tile::kDim;
+  }
+  return merged;
 }
 
 // Most code runs once a launch, and its instructions come through the memory system that the keys keep busy:
@@ -233,7 +298,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     if (k_slab == stages + Tile::kStages * kStageElements) k_slab = stages;
   }
 
-  // Merge the warps: [warp][row][dim] sums, then [warp][row] (base, sum).
+  // The warps' sums [warp][row][dim], then their (base, sum) [warp][row].
   wait_copies<0>();
   __syncthreads();
   float* outs = reinterpret_cast<float*>(shared);
@@ -257,79 +322,30 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
       (blockIdx.x * static_cast<unsigned>(shape.rows_per_head) + static_cast<unsigned>(first_row)) * splits;
   const auto per_split = static_cast<unsigned>(chunk);
   const int filled = max(static_cast<int>((static_cast<unsigned>(p.kv_len) + per_split - 1) / per_split), 1);
+  // The warps' results merged and, by the key head's last block, the splits'.
   constexpr unsigned kPacks = Tile::kDim / 4;
-  const auto packs = static_cast<unsigned>(rows) * kPacks;
+  bool of_splits = false;
 #pragma unroll 1
-  for (unsigned n = threadIdx.x; n < packs; n += Tile::kThreads) {
-    const unsigned row = n / kPacks;
-    const unsigned d = n % kPacks * 4;
-    float2 found[Tile::kWarps];
-    float top = -INFINITY;
-#pragma unroll
-    for (int w = 0; w < Tile::kWarps; ++w) {
-      found[w] = pairs[w * kDecodeRows + row];
-      top = fmaxf(top, found[w].x);
-    }
-    const float shift = top == -INFINITY ? 0.0F : top;
-    float value[4] = {};
-    float total = 0;
-#pragma unroll
-    for (int w = 0; w < Tile::kWarps; ++w) {
-      const float4 part = *reinterpret_cast<const float4*>(outs + (w * kDecodeRows + row) * Tile::kDim + d);
-      add_part(value, total, part, found[w].y, exp2_fast(found[w].x - shift));
-    }
-    if (filled == 1) {
-      write_decoded<T>(p, shape, b, kv_head, first_row + static_cast<int>(row), static_cast<int>(d), value,
-                       top, total);
-      continue;
-    }
-    const unsigned place = first_place + row * splits + blockIdx.y;
-    *reinterpret_cast<float4*>(partials.out + place * Tile::kDim + d) =
-        make_float4(value[0], value[1], value[2], value[3]);
-    if (d == 0) partials.base_sum[place] = make_float2(top, total);
-  }
-  if (filled == 1 || !last_to_arrive(partials.tickets + head * shape.row_blocks + row_block, filled)) return;
-
-  // Merge the splits, some at a time.
-  constexpr int kAtOnce = 4;
+  for (;;) {
+    const bool complete = of_splits || filled == 1;
 #pragma unroll 1
-  for (unsigned n = threadIdx.x; n < packs; n += Tile::kThreads) {
-    const unsigned row = n / kPacks;
-    const unsigned d = n % kPacks * 4;
-    const unsigned place = first_place + row * splits;
-    const float2* found_at = partials.base_sum + place;
-    const float* part_at = partials.out + place * Tile::kDim + d;
-    float top = -INFINITY;
-    float total = 0;
-    float value[4] = {};
-#pragma unroll 1
-    for (int first = 0; first < filled; first += kAtOnce) {
-      float2 found[kAtOnce];
-      float4 part[kAtOnce];
-#pragma unroll
-      for (int s = 0; s < kAtOnce; ++s) {
-        found[s] = make_float2(-INFINITY, 0.0F);
-        part[s] = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-        if (first + s >= filled) continue;
-        found[s] = __ldcg(found_at + s);
-        part[s] = __ldcg(reinterpret_cast<const float4*>(part_at + s * Tile::kDim));
+    for (unsigned n = threadIdx.x; n < static_cast<unsigned>(rows) * kPacks; n += Tile::kThreads) {
+      const unsigned row = n / kPacks;
+      const unsigned d = n % kPacks * 4;
+      const unsigned place = first_place + row * splits;
+      const MergedRow merged =
+          of_splits ? merge_splits<Tile>(partials, place, d, filled) : merge_warps<Tile>(outs, pairs, row, d);
+      if (complete) {
+        write_decoded<T>(p, shape, b, kv_head, first_row + static_cast<int>(row), static_cast<int>(d),
+                         merged.value, merged.top, merged.total);
+      } else {
+        *reinterpret_cast<float4*>(partials.out + (place + blockIdx.y) * Tile::kDim + d) =
+            make_float4(merged.value[0], merged.value[1], merged.value[2], merged.value[3]);
+        if (d == 0) partials.base_sum[place + blockIdx.y] = make_float2(merged.top, merged.total);
       }
-      const float before = top;
-#pragma unroll
-      for (int s = 0; s < kAtOnce; ++s) top = fmaxf(top, found[s].x);
-      const float shift = top == -INFINITY ? 0.0F : top;
-      const float factor = exp2_fast(before - shift);
-      total *= factor;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) value[e] *= factor;
-#pragma unroll
-      for (int s = 0; s < kAtOnce; ++s)
-        add_part(value, total, part[s], found[s].y, exp2_fast(found[s].x - shift));
-      found_at += kAtOnce;
-      part_at += kAtOnce * Tile::kDim;
     }
-    write_decoded<T>(p, shape, b, kv_head, first_row + static_cast<int>(row), static_cast<int>(d), value, top,
-                     total);
+    if (complete || !last_to_arrive(partials.tickets + head * shape.row_blocks + row_block, filled)) return;
+    of_splits = true;
   }
 }
 
