@@ -168,14 +168,16 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
   constexpr int kStageElements = 2 * Tile::kSlabElements;
   constexpr int kStride = Tile::kWarps * kSlab;  // keys between slabs of a warp
   const SlabLane<Tile> at = slab_lane<Tile>();
-  const int to_first = kept(at.first(Tile::kStep));
+  const int to_first = kept(at.row * Tile::kStep + at.column);
   const int to_rest = kept(at.to_rest(Tile::kStep));
   const int k_rest = kept(at.to_rest(k_step));
   const int v_rest = kept(at.to_rest(v_step));
   // The next slab to be asked for: its first key, and where the lane's first pieces lie.
   int next_key = begin + warp * kSlab;
-  const T* next_k = row_of<T>(p.k, p.k_stride, b, next_key, kv_head) + at.first(k_step);
-  const T* next_v = row_of<T>(p.v, p.v_stride, b, next_key, kv_head) + at.first(v_step);
+  const T* next_k =
+      row_of<T>(p.k, p.k_stride, b, 0, kv_head) + std::int64_t{next_key + at.row} * k_step + at.column;
+  const T* next_v =
+      row_of<T>(p.v, p.v_stride, b, 0, kv_head) + std::int64_t{next_key + at.row} * v_step + at.column;
   const auto issue = [&](T* stage) {
     if (next_key < end) {
       T* target = stage + to_first;

@@ -57,8 +57,7 @@ struct SlabLane {
   static_assert(kSlab % kRestRows == 0 && (kRest == 0 || kRest * kRestRows == 32));
   int row, column, rest_row, rest_column;
 
-  // From a slab to the first piece, and from there to the first of the rest, in elements.
-  __device__ int first(int step) const { return row * step + column; }
+  // From the first piece to the first of the rest, in elements.
   __device__ int to_rest(int step) const { return (rest_row - row) * step + rest_column - column; }
 };
 template <class Tile>
