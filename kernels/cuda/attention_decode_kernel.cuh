@@ -381,13 +381,8 @@ cudaError_t launch_tile(const DecodeCall& call, const DecodeShape& shape, cudaSt
 template <class Tile, class Large>
 cudaError_t launch_decode(const DecodeCall& call, cudaStream_t stream) {
   const DecodeShape shape = decode_shape(call.params, call.sm_count);
-  int device = 0;
-  int granted = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&granted, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  if (error != cudaSuccess) return error;
-  return decode_few_blocks(shape, call.sm_count) && Large::shared_bytes(kDecodeRows) <= granted
+  return decode_few_blocks(shape, call.sm_count) &&
+                 Large::shared_bytes(kDecodeRows) <= call.block_shared_bytes
              ? launch_tile<Large>(call, shape, stream)
              : launch_tile<Tile>(call, shape, stream);
 }

@@ -33,7 +33,7 @@ struct DecodeCall {
   DecodeAppend append;
   void* workspace;
   std::uint32_t* tickets;  // kDecodeTickets zeros, and zeros again afterwards
-  int sm_count;
+  int sm_count, block_shared_bytes;
   bool early;
 };
 

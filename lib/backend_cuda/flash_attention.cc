@@ -81,6 +81,7 @@ class FlashAttention : public AttentionBackend {
     call.workspace = workspace;
     call.tickets = static_cast<std::uint32_t*>(tickets_.data());
     call.sm_count = device_.sm_count();
+    call.block_shared_bytes = static_cast<int>(device_.block_shared_bytes());
     call.early = device_.compute_capability() >= 90;
     ATTN_CUDA(row.decode(call, device_.stream()));
   }

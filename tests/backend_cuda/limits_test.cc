@@ -83,6 +83,7 @@ class FlashOf : public AttentionBackend {
     call.workspace = workspace;
     call.tickets = static_cast<std::uint32_t*>(tickets_.data());
     call.sm_count = gpu_.sm_count;
+    call.block_shared_bytes = gpu_.block_shared_bytes;
     ATTN_CUDA(row.decode(call, device_.stream()));
   }
 
