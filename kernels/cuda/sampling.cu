@@ -1,19 +1,32 @@
 // The next token of each row: a block a row.
 //
-// Tokens are ordered by a 64-bit key, larger first: the logit's bits made monotonic, then the lower id first.
-// A prefix of that order is found by setting the bits of its last key from the top, with a pass over the row
-// for each: no sorting, no memory, and the sums are taken in a fixed order.
+// Tokens stand in an order: the larger logit first, then the lower id. What top-k and top-p keep is a prefix
+// of it, and the drawn token is where a running sum along it passes a mark; so all three are one question: at
+// which token does the running sum (of ones, or of shares) pass a mark?
+//
+// Shares of the largest are whole numbers, units of 1 / scale: their sums are exact, so that neither the
+// order of atomics nor the way of a sum through the block changes a bit, and every step counts with the same
+// numbers. What rounds to 0 is not drawn.
+//
+// Most often the answer stands among the first few hundred tokens: a pass over the row lists those above a
+// bound that the largest of each thread gives, and the sorted list answers all. Where it does not, shares are
+// counted in bins of the logit's distance from the largest, the bin in which the sum passes the mark is
+// listed and sorted, and a bin too full for the list is divided again.
+#include <cfloat>
 #include <cmath>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/sampling.h"
+#include "kernels/cuda/token_order.cuh"
 
 namespace attn::cuda {
 
 namespace {
 
-constexpr int kThreads = 1024;
+constexpr int kListedFirst = 512;  // about 700 tokens pass the bound that this many threads' largest reach
+constexpr int kMostListed = 768;   // about 1400; with 1024 all would
+constexpr int kLight = 8, kHeavy = 4;  // loads in flight a thread, by the work on each
 
 // The counter-based generator of lib/core/rng.h.
 __device__ std::uint64_t mix_bits(std::uint64_t x) {
@@ -23,165 +36,345 @@ __device__ std::uint64_t mix_bits(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-__device__ float random_uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
-  return static_cast<float>(mix_bits(mix_bits(mix_bits(seed) ^ stream) ^ index) >> 40) * 0x1p-24F;
+// 24 random bits as a fraction of 2^64: random_uniform of lib/core/rng.h.
+__device__ std::uint64_t random_fraction(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
+  return mix_bits(mix_bits(mix_bits(seed) ^ stream) ^ index) >> 40 << 40;
 }
 
-// Larger logits have larger keys, NaN the least; never 0.
-__device__ std::uint32_t logit_key(float logit) {
-  if (isnan(logit)) return 1;
-  if (logit == 0.0F) logit = 0.0F;  // -0 equals 0
-  const std::uint32_t bits = __float_as_uint(logit);
-  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
-}
+struct Limits {
+  int top_k;  // 0: none
+  float top_p;
+  std::uint64_t uniform;  // of 2^64
 
-__device__ std::uint64_t token_key(float logit, std::int64_t id) {
-  return static_cast<std::uint64_t>(logit_key(logit)) << 32 | (0xffffffffU - static_cast<std::uint32_t>(id));
-}
-__device__ std::int32_t id_of(std::uint64_t key) {
-  return static_cast<std::int32_t>(0xffffffffU - static_cast<std::uint32_t>(key));
-}
-
-struct Row {
-  const float* logits;
-  std::int64_t vocab;
-  float temperature, top;
-  std::uint64_t* keys;  // shared: kMaxWarps
-  double* sums;         // shared: kMaxWarps
-
-  // A share of the largest: 1 for the largest itself, 0 for NaN and -infinity.
-  __device__ double share(float logit) const {
-    return logit <= top ? static_cast<double>(expf((logit - top) / temperature)) : 0.0;
+  // A sum beyond the result is at least top_p of the total; and at least one token is kept.
+  __device__ std::uint64_t kept(std::uint64_t total) const {
+    const std::uint64_t enough =
+        __double2ull_ru(static_cast<double>(top_p) * static_cast<double>(static_cast<long long>(total)));
+    return enough == 0 ? 0 : enough - 1;
   }
-
-  template <typename Weight>
-  __device__ double sum_from(std::uint64_t least, const Weight& weight) const {
-    double sum = 0;
-    for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads) {
-      const float logit = logits[i];
-      if (token_key(logit, i) >= least) sum += weight(logit);
-    }
-    return reduce_block(sum, sums, Sum());
-  }
-
-  // The key of the token at which the running sum of weights, largest token first, reaches `mark` (or passes
-  // it, with `beyond`); `least` if it never does. Only bits above those settled change from pass to pass.
-  template <typename Weight>
-  __device__ std::uint64_t crossing(std::uint64_t least, double mark, bool beyond,
-                                    const Weight& weight) const {
-    std::uint64_t found = 0;
-    for (int bit = 63; bit >= 0; --bit) {
-      const std::uint64_t candidate = found | 1ULL << bit;
-      if (candidate <= least) {
-        found = candidate;
-        continue;
-      }
-      const double sum = sum_from(candidate, weight);
-      if (beyond ? sum > mark : sum >= mark) found = candidate;
-      if (bit == 32) {  // ties are rare: with one token of this logit its id is known
-        const std::uint64_t alone = only_token(found >> 32);
-        if (alone != 0) return alone >= least ? alone : least;
-      }
-    }
-    return found;
-  }
-
-  // The key of the one token whose logit has this key; 0 where there are several or none.
-  __device__ std::uint64_t only_token(std::uint64_t logit) const {
-    std::uint64_t key = 0;
-    double count = 0;
-    for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads) {
-      if (logit_key(logits[i]) != logit) continue;
-      key = token_key(logits[i], i);
-      count += 1;
-    }
-    count = reduce_block(count, sums, Sum());
-    key = reduce_block(key, keys, Largest());
-    return count == 1 ? key : 0;
-  }
-
-  // The first of the largest; with nothing above -infinity id 0, whatever stands there.
-  __device__ std::uint64_t largest() const {
-    float best = -INFINITY;
-    std::int64_t id = 0;
-#pragma unroll 16
-    for (std::int64_t i = threadIdx.x; i < vocab; i += kThreads) {
-      const float logit = logits[i];
-      if (logit > best) {
-        best = logit;
-        id = i;
-      }
-    }
-    const std::uint64_t key = best > -INFINITY ? token_key(best, id) : 0;
-    const std::uint64_t found = reduce_block(key, keys, Largest());
-    return found == 0 ? token_key(-INFINITY, 0) : found;
-  }
-
-  // Without limits tokens are drawn in the order of their ids: each thread sums a run of neighbours, the
-  // thread in whose run the mark falls walks it.
-  __device__ void draw_by_id(float uniform, double* prefix, std::int32_t* next) const {
-    const std::int64_t run = (vocab + kThreads - 1) / kThreads;
-    const std::int64_t begin = min(run * static_cast<std::int64_t>(threadIdx.x), vocab);
-    const std::int64_t end = min(begin + run, vocab);
-    double sum = 0;
-    for (std::int64_t i = begin; i < end; ++i) sum += share(logits[i]);
-    prefix[threadIdx.x] = sum;
-    __syncthreads();
-    for (int step = 1; step < kThreads; step *= 2) {
-      const double earlier =
-          static_cast<int>(threadIdx.x) >= step ? prefix[static_cast<int>(threadIdx.x) - step] : 0.0;
-      __syncthreads();
-      prefix[threadIdx.x] += earlier;
-      __syncthreads();
-    }
-    const double mark = static_cast<double>(uniform) * prefix[kThreads - 1];
-    double before = threadIdx.x == 0 ? 0.0 : prefix[threadIdx.x - 1];
-    if (mark < before || !(mark < prefix[threadIdx.x])) return;
-    std::int64_t last = begin;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const double part = share(logits[i]);
-      if (part == 0) continue;
-      before += part;
-      last = i;
-      if (mark < before) break;
-    }
-    *next = static_cast<std::int32_t>(last);
-  }
+  __device__ std::uint64_t drawn(std::uint64_t total) const { return __umul64hi(total, uniform); }
 };
 
-__global__ void __launch_bounds__(kThreads) pick_kernel(const PickToken args) {
-  __shared__ std::uint64_t keys[kMaxWarps];
-  __shared__ double sums[kMaxWarps];
-  __shared__ double prefix[kThreads];
+class Row {
+ public:
+  __device__ Row(const float* logits, int vocab, float top, float temperature, Room& room)
+      : logits_(logits), vocab_(vocab), top_(top), room_(room) {
+    constexpr float kLog2E = 1.44269504F;
+    slope_ = fminf(fmaxf(kLog2E / temperature, FLT_MIN), FLT_MAX);
+    const int bits = min(40, __clzll(static_cast<long long>(vocab)) - 2);  // sums stay below 2^62
+    scale_ = static_cast<float>(1LL << bits);
+  }
+
+  // By the order of ids: each warp sums a run of neighbours, the run in which the mark falls is summed again
+  // by all threads, and its thread walks.
+  __device__ void draw_by_id(const Limits& limits, std::int32_t* next) const {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const int run = (vocab_ + kMaxWarps - 1) / kMaxWarps;
+    std::uint64_t sum = 0;
+    for_each<kLight, 32>(logits_, begin_of(warp, run, 0, vocab_), begin_of(warp + 1, run, 0, vocab_),
+                         static_cast<int>(threadIdx.x) % 32, [&](float logit, int) { sum += share(logit); });
+    std::uint64_t total = 0;
+    std::uint64_t before = sum_before(sum, room_.warps, total);
+    const std::uint64_t mark = limits.drawn(total);
+    sum = reduce_warp(sum, Sum());
+    if (threadIdx.x % 32 == 0 && before <= mark && mark < before + sum) {
+      room_.found = static_cast<std::uint64_t>(warp);
+      room_.sum = before;
+    }
+    __syncthreads();
+    const int begin = begin_of(static_cast<int>(room_.found), run, 0, vocab_);
+    const int end = begin_of(static_cast<int>(room_.found) + 1, run, 0, vocab_);
+    const std::uint64_t earlier = room_.sum;
+    const int piece = (run + kRowThreads - 1) / kRowThreads;
+    const int me = static_cast<int>(threadIdx.x);
+    const int mine = begin_of(me, piece, begin, end);
+    const int last = begin_of(me + 1, piece, begin, end);
+    sum = 0;
+#pragma unroll 1
+    for (int i = mine; i < last; ++i) sum += share(logits_[i]);
+    before = earlier + sum_before(sum, room_.warps, total);
+    if (mark < before || mark >= before + sum) return;
+    int id = mine;
+    for (before += share(logits_[id]); before <= mark; before += share(logits_[id])) ++id;
+    *next = id;
+  }
+
+  // The key of the token drawn within limits; `thread_largest`: the key of the largest of this thread's
+  // logits. 0 where the limits leave every number and the draw is by id.
+  __device__ std::uint64_t draw_limited(const Limits& limits, std::uint32_t thread_largest) {
+    const bool by_count = limits.top_k > 0;
+    const bool listable = limits.top_k <= kMostListed;
+    const int wanted = by_count && listable ? limits.top_k : kListedFirst;
+    const std::uint64_t numbers = survey(reached_by(wanted, thread_largest), !by_count);
+    if (by_count && limits.top_p >= 1.0F && static_cast<std::uint64_t>(limits.top_k) >= numbers) return 0;
+    if (room_.listed <= kPlaces && listable) {
+      const std::uint64_t key = draw_listed(limits);
+      if (key != 0) return key;
+    }
+    return draw_binned(limits);
+  }
+
+ private:
+  // A share of the largest, in units of 1 / scale: 0 for NaN and -infinity.
+  __device__ std::uint64_t share(float logit) const {
+    return logit <= top_ ? __float2ull_rn(exp2f((logit - top_) * slope_) * scale_) : 0;
+  }
+
+  __device__ static int begin_of(int index, int run, int begin, int end) {
+    return static_cast<int>(min(static_cast<std::int64_t>(begin) + static_cast<std::int64_t>(index) * run,
+                                static_cast<std::int64_t>(end)));
+  }
+
+  template <int kBatch, typename Visit>
+  __device__ __forceinline__ void for_each_token(const Visit& visit) const {
+    for_each<kBatch, kRowThreads>(logits_, 0, vocab_, static_cast<int>(threadIdx.x), visit);
+  }
+
+  __device__ void start_list() {
+    __syncthreads();
+    if (threadIdx.x == 0) room_.listed = 0;
+    __syncthreads();
+  }
+  __device__ void append(std::uint64_t key) {
+    const unsigned place = atomicAdd(&room_.listed, 1U);
+    if (place < kPlaces) room_.list[place] = key;
+  }
+
+  // Lists the tokens from the bound on (0: all above -infinity); counts the row's numbers, finds the range of
+  // those with a share, and where `sums`, the sum of shares.
+  __device__ std::uint64_t survey(std::uint32_t bound, bool sums) {
+    const float least = bound == 0 ? -FLT_MAX : logit_of(bound);
+    const float light = top_ - 42.0F / slope_;  // a share of 2^-42 rounds to 0
+    std::uint64_t total = 0;
+    unsigned numbers = 0;
+    float lowest = top_;
+    start_list();
+    for_each_token<kLight>([&](float logit, int id) {
+      numbers += logit == logit;
+      if (logit >= light) lowest = fminf(lowest, logit);
+      if (sums) total += share(logit);
+      if (logit >= least) append(token_key(logit, id));
+    });
+    total = reduce_block(total, room_.warps, Sum());
+    lowest = logit_of(~static_cast<std::uint32_t>(
+        reduce_block(static_cast<std::uint64_t>(~logit_key(lowest)), room_.warps, Largest())));
+    bins_per_logit_ = static_cast<float>(kPlaces) / (top_ - lowest);
+    if (!isfinite(bins_per_logit_)) bins_per_logit_ = 0;
+    if (threadIdx.x == 0) room_.sum = total;
+    return reduce_block(static_cast<std::uint64_t>(numbers), room_.warps, Sum());
+  }
+
+  // Sorts the list in place (bitonic, larger keys first); its length, a power of two, filled with zeros.
+  __device__ int sort_list() {
+    int size = 64;
+    while (size < static_cast<int>(room_.listed)) size *= 2;
+    for (int i = static_cast<int>(room_.listed + threadIdx.x); i < size; i += kRowThreads) room_.list[i] = 0;
+    bool across = true;  // a step beyond 32 joins pairs of several warps
+#pragma unroll 1
+    for (int run = 2; run <= size; run *= 2) {
+#pragma unroll 1
+      for (int step = run / 2; step > 0; step /= 2) {
+        if (across || step > 32) {
+          __syncthreads();
+        } else {
+          __syncwarp();
+        }
+        across = step > 32;
+        const int pair = static_cast<int>(threadIdx.x);
+        if (pair >= size / 2) continue;
+        const int i = 2 * pair - (pair & (step - 1));
+        const std::uint64_t a = room_.list[i];
+        const std::uint64_t b = room_.list[i + step];
+        if ((a < b) == ((i & run) == 0)) {
+          room_.list[i] = b;
+          room_.list[i + step] = a;
+        }
+      }
+    }
+    __syncthreads();
+    return size;
+  }
+
+  __device__ std::uint64_t share_listed(int place, int size) const {
+    const std::uint64_t key = place < size ? room_.list[place] : 0;
+    return key == 0 ? 0 : share(logit_of_token(key));
+  }
+
+  // In the sorted list, whose sum passes the mark: the key at which it does, to room.found, and the sum up to
+  // it, to room.sum. `before`: the sum up to the list.
+  __device__ void cross_list(int size, std::uint64_t before, std::uint64_t mark, bool counting) {
+    const int place = 2 * static_cast<int>(threadIdx.x);
+    std::uint64_t amount[2];
+    for (int i = 0; i < 2; ++i) {
+      amount[i] = share_listed(place + i, size);
+      if (counting && amount[i] != 0) amount[i] = 1;
+    }
+    std::uint64_t total = 0;
+    std::uint64_t sum = before + sum_before(amount[0] + amount[1], room_.warps, total);
+    for (int i = 0; i < 2; ++i) {
+      if (sum <= mark && mark < sum + amount[i]) {
+        room_.found = room_.list[place + i];
+        room_.sum = sum + amount[i];
+      }
+      sum += amount[i];
+    }
+    __syncthreads();
+  }
+
+  // 0 where what top-p keeps reaches beyond the list.
+  __device__ std::uint64_t draw_listed(const Limits& limits) {
+    const int size = sort_list();
+    const int kept = limits.top_k > 0 ? limits.top_k : size;
+    std::uint64_t listed = 0;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < min(kept, size); i += kRowThreads)
+      listed += share_listed(i, size);
+    listed = reduce_block(listed, room_.warps, Sum());
+    std::uint64_t total = limits.top_k > 0 ? listed : room_.sum;
+#pragma unroll 1
+    for (int draw = limits.top_p < 1.0F ? 0 : 1; draw < 2; ++draw) {
+      const std::uint64_t mark = draw == 0 ? limits.kept(total) : limits.drawn(total);
+      if (mark >= listed) return 0;
+      cross_list(size, 0, mark, false);
+      total = room_.sum;
+    }
+    return room_.found;
+  }
+
+  __device__ int bin_of(const Ruler& ruler, float logit, int id) const {
+    if (ruler.high == 0)
+      return static_cast<int>(fminf((top_ - logit) * bins_per_logit_, static_cast<float>(kPlaces - 1)));
+    const std::uint64_t key = token_key(logit, id);
+    return key > ruler.high || key < ruler.low ? -1 : static_cast<int>((ruler.high - key) >> ruler.shift);
+  }
+
+  // Sums the shares (or the number of tokens that have one) by bins, from the key `least` on; the sum of all.
+  __device__ std::uint64_t fill(Bins& bins, const Ruler& ruler, std::uint64_t least, bool counting) {
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < kPlaces; i += kRowThreads) bins.low[i] = bins.high[i] = 0;
+    __syncthreads();
+    std::uint64_t sum = 0;
+    for_each_token<kHeavy>([&](float logit, int id) {
+      std::uint64_t amount = share(logit);
+      if (amount == 0) return;
+      if (counting) amount = 1;
+      if (least != 0 && token_key(logit, id) < least) return;
+      const int bin = bin_of(ruler, logit, id);
+      if (bin < 0) return;
+      bins.add(bin, amount);
+      sum += amount;
+    });
+    return reduce_block(sum, room_.warps, Sum());  // and all have added
+  }
+
+  // The bin in which the running sum passes the mark, to room.found, and the sum before it, to room.sum.
+  __device__ void cross_bins(const Bins& bins, std::uint64_t before, std::uint64_t mark) {
+    const int bin = 2 * static_cast<int>(threadIdx.x);
+    const std::uint64_t amount[2] = {bins.at(bin), bins.at(bin + 1)};
+    std::uint64_t total = 0;
+    std::uint64_t sum = before + sum_before(amount[0] + amount[1], room_.warps, total);
+    for (int i = 0; i < 2; ++i) {
+      if (sum <= mark && mark < sum + amount[i]) {
+        room_.found = static_cast<std::uint64_t>(bin + i);
+        room_.sum = sum;
+      }
+      sum += amount[i];
+    }
+    __syncthreads();
+  }
+
+  // Lists the tokens of a bin that have a share; the ruler that divides them.
+  __device__ Ruler list_bin(const Ruler& ruler, int bin) {
+    std::uint64_t high = 0;
+    std::uint64_t low = ~0ULL;
+    start_list();
+    for_each_token<kLight>([&](float logit, int id) {
+      if (!(logit <= top_) || bin_of(ruler, logit, id) != bin || share(logit) == 0) return;
+      const std::uint64_t key = token_key(logit, id);
+      high = Largest()(high, key);
+      low = key < low ? key : low;
+      append(key);
+    });
+    high = reduce_block(high, room_.warps, Largest());
+    low = ~reduce_block(~low, room_.warps, Largest());
+    return divide(high, low);
+  }
+
+  // The bins of all tokens serve top-p and the draw alike: marks lie within what is kept, and the order up to
+  // there is the same with what is not.
+  __device__ std::uint64_t draw_binned(const Limits& limits) {
+    enum { keep_count, keep_share, draw };
+    std::uint64_t least = 0;
+    std::uint64_t total = 0;
+    bool filled = false;
+#pragma unroll 1
+    for (int step = limits.top_k > 0 ? keep_count : keep_share; step <= draw; ++step) {
+      if (step == keep_share && limits.top_p >= 1.0F) continue;
+      const bool counting = step == keep_count;
+      std::uint64_t mark = 0;
+      std::uint64_t before = 0;
+      Ruler ruler{};
+#pragma unroll 1
+      for (bool coarse = true;; coarse = false) {
+        Bins& bins = coarse ? room_.bins : room_.finer;
+        if (!coarse || !filled) {
+          const std::uint64_t sum = fill(bins, ruler, coarse ? least : 0, counting);
+          if (coarse) total = sum;
+        }
+        if (coarse) {
+          filled = !counting;
+          mark = counting             ? static_cast<std::uint64_t>(limits.top_k) - 1
+                 : step == keep_share ? limits.kept(total)
+                                      : limits.drawn(total);
+          if (mark >= total) break;  // top-k leaves all that have a share
+        }
+        cross_bins(bins, before, mark);
+        before = room_.sum;
+        ruler = list_bin(ruler, static_cast<int>(room_.found));
+        if (room_.listed > kPlaces) continue;
+        cross_list(sort_list(), before, mark, counting);
+        if (counting) least = room_.found;
+        if (step == keep_share) total = room_.sum;
+        break;
+      }
+    }
+    return room_.found;
+  }
+
+  const float* logits_;
+  int vocab_;
+  float top_, slope_, scale_;
+  float bins_per_logit_ = 0;
+  Room& room_;
+};
+
+__global__ void __launch_bounds__(kRowThreads) pick_kernel(const PickToken args) {
+  __shared__ Room room;
   for (std::int64_t r = blockIdx.x; r < args.rows; r += gridDim.x) {
     std::int32_t* next = args.next + r * args.next_step;
-    Row row{args.logits + r * args.logits_step, args.vocab, args.temperature, 0, keys, sums};
-    const std::int32_t best = id_of(row.largest());
-    row.top = row.logits[best];
-    if (args.temperature == 0.0F || !isfinite(row.top)) {
+    const float* logits = args.logits + r * args.logits_step;
+    const std::uint64_t mine = largest_of_thread(logits, args.vocab);
+    const std::uint64_t first = reduce_block(mine, room.warps, Largest());
+    const std::int32_t best =
+        first == 0 ? 0 : id_of(first);  // nothing above -infinity: whatever stands there
+    const float top = logits[best];
+    if (args.temperature == 0.0F || !isfinite(top)) {
       if (threadIdx.x == 0) *next = best;
       __syncthreads();
       continue;
     }
-    const float uniform =
-        random_uniform(args.seed, static_cast<std::uint64_t>(r),
-                       static_cast<std::uint64_t>(static_cast<std::uint32_t>(*args.past_len)));
-    const bool limited = args.top_k > 0 && args.top_k < args.vocab;
-    if (!limited && args.top_p >= 1.0F) {
-      row.draw_by_id(uniform, prefix, next);
-      __syncthreads();
-      continue;
+    Limits limits{args.top_k > 0 && args.top_k < args.vocab ? args.top_k : 0, args.top_p,
+                  random_fraction(args.seed, static_cast<std::uint64_t>(r),
+                                  static_cast<std::uint64_t>(static_cast<std::uint32_t>(*args.past_len)))};
+    Row row(logits, static_cast<int>(args.vocab), top, args.temperature, room);
+    std::uint64_t key = 0;
+    if (limits.top_k > 0 || limits.top_p < 1.0F)
+      key = row.draw_limited(limits, static_cast<std::uint32_t>(mine >> 32));
+    if (key == 0) {
+      row.draw_by_id(limits, next);
+    } else if (threadIdx.x == 0) {
+      *next = id_of(key);
     }
-    const auto share = [&](float logit) { return row.share(logit); };
-    std::uint64_t least = 0;
-    if (limited) least = row.crossing(0, args.top_k, false, [](float) { return 1.0; });
-    double total = row.sum_from(least, share);
-    if (args.top_p < 1.0F) {
-      least = row.crossing(least, static_cast<double>(args.top_p) * total, false, share);
-      total = row.sum_from(least, share);
-    }
-    const std::uint64_t key = row.crossing(least, static_cast<double>(uniform) * total, true, share);
-    if (threadIdx.x == 0) *next = id_of(key);
     __syncthreads();
   }
 }
@@ -190,7 +383,7 @@ __global__ void __launch_bounds__(kThreads) pick_kernel(const PickToken args) {
 
 cudaError_t pick_token(const PickToken& args, cudaStream_t stream) {
   if (args.rows == 0) return cudaSuccess;
-  pick_kernel<<<grid_for(args.rows), kThreads, 0, stream>>>(args);
+  pick_kernel<<<grid_for(args.rows), kRowThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }
 
