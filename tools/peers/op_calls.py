@@ -138,7 +138,11 @@ def error_of(problem: Problem, inputs: tuple, out) -> dict:
 
 
 class GpuTimer:
-    """Calls over all sets of tensors in turn, between two events; from a CUDA graph unless asked otherwise."""
+    """Calls over all sets of tensors in turn, between two events. From a CUDA graph (unless asked otherwise) where a
+    call is so short that the host could not keep up; longer ones need none, and cuBLAS's workspaces, which a graph
+    would own, stay out of it."""
+
+    GRAPH_BELOW_MS = 0.1  # of a call
 
     def __init__(self, call, sets: list, device, graph: bool):
         self.device, self.calls = device, len(sets)
@@ -149,7 +153,9 @@ class GpuTimer:
                 call(*inputs)
 
         self.run, self.graph, self.how = run, None, "calls from the host"
-        if graph:
+        self.passes = 1
+        once = min(self._window() for _ in range(2))
+        if graph and once / self.calls < self.GRAPH_BELOW_MS:
             side = torch.cuda.Stream(device)
             side.wait_stream(torch.cuda.current_stream(device))
             with torch.cuda.stream(side):
@@ -158,9 +164,9 @@ class GpuTimer:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
                 run()
+            self.recorded = run  # the graph reads tensors that the calls hold, a mask among them
             self.run, self.how = self.graph.replay, "CUDA graph"
-        self.passes = 1
-        once = min(self._window() for _ in range(2))
+            once = min(self._window() for _ in range(2))
         self.passes = max(1, math.ceil(WINDOW_MS / max(once, 1e-3)))
 
     def _window(self) -> float:
