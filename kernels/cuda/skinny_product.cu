@@ -9,200 +9,18 @@
 //
 // A normed input is normed by every block for itself, once, into shared memory. Another input comes in chunks
 // like the weights, by a warp of its own, so that columns that are there early can be worked on early.
-#include <algorithm>
-#include <cmath>
-
 #include "kernels/cuda/activation_function.cuh"
 #include "kernels/cuda/barrier.cuh"
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/programmatic_launch.cuh"
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/skinny_norm.cuh"
 #include "kernels/cuda/skinny_product.h"
+#include "kernels/cuda/skinny_work.cuh"
 
 namespace attn::cuda {
 
 namespace {
 
-constexpr int kConsumers = 8;  // warps
-constexpr int kConsumerThreads = 32 * kConsumers;
-constexpr int kThreads = kConsumerThreads + 64;  // and a warp for the weights, and one for the input
-constexpr int kTile = 8;                         // weight rows
-constexpr int kGroup = 4;                        // tiles whose sums are in registers
-constexpr int kStep = 32;                        // columns
-constexpr int kMostStages = 8;
-constexpr int kInputSlots = 2;
-
-// Bytes between rows of `columns` elements in shared memory: an odd multiple of 64, so that the 16-byte reads
-// of lanes (g, t) and (g + 1, t) lie in different banks.
-__host__ __device__ constexpr int row_step(int columns) {
-  const int bytes = columns * 2;
-  return bytes + (192 - bytes % 128) % 128;
-}
-
-struct Layout {
-  int chunk;       // most columns of a stage
-  int early, all;  // chunks: those of columns [late_columns, inner), which come first, and all
-  int stages;
-  int window;             // stages under way at a time: more would only queue, before what others ask for too
-  int stage_step;         // bytes between rows of a stage
-  unsigned first_blocks;  // blocks that work on the first part
-  bool contiguous;        // a stage is whole rows that lie together: one copy
-  int input, partials, norm;  // where these begin in shared memory, after the stages
-  int bytes;
-};
-
-// Columns [begin, end) of chunk number n in the order of work.
-struct Chunk {
-  int begin, columns;
-};
-__device__ __forceinline__ Chunk chunk_of(const SkinnyProduct& p, const Layout& layout, int n) {
-  const bool early = n < layout.early;
-  const int begin = early ? p.late_columns + n * layout.chunk : (n - layout.early) * layout.chunk;
-  const int end = early || p.late_columns == 0 ? p.inner : p.late_columns;
-  return {begin, min(layout.chunk, end - begin)};
-}
-
-// A run of up to kGroup weight tiles of a block's part.
-struct Group {
-  int first;  // output
-  int end;    // one past the last output of this block
-  int slots;  // weight tiles: one for each tile of outputs, gated two (gate, up)
-};
-
-// Where a ring of stages is: which stage comes next, and the parity of the phase in which it is filled.
-struct RingPlace {
-  int stage = 0;
-  unsigned parity = 0;
-  __device__ __forceinline__ void next(int stages) {
-    if (++stage == stages) {
-      stage = 0;
-      parity ^= 1U;
-    }
-  }
-};
-
-// A block works on one part, and there on an even share of the outputs.
-__device__ __forceinline__ const SkinnyPart& part_of_block(const SkinnyProduct& p, const Layout& layout) {
-  return p.parts[blockIdx.x < layout.first_blocks ? 0 : 1];
-}
-
-// The outputs of this block, group by group.
-template <typename Body>
-__device__ __forceinline__ void for_groups(const SkinnyPart& part, const Layout& layout, const Body& body) {
-  const bool second = blockIdx.x >= layout.first_blocks;
-  const unsigned block = second ? blockIdx.x - layout.first_blocks : blockIdx.x;
-  const unsigned blocks = second ? gridDim.x - layout.first_blocks : layout.first_blocks;
-  const auto size = static_cast<unsigned>(part.size);
-  const auto end = static_cast<int>(size * (block + 1) / blocks);
-  const int tiles = part.gated ? kGroup / 2 : kGroup;
-#pragma unroll 1
-  for (auto at = static_cast<int>(size * block / blocks); at < end; at += tiles * kTile) {
-    const int present = min(tiles, (end - at + kTile - 1) / kTile);
-    body(Group{at, end, part.gated ? 2 * present : present});
-  }
-}
-
-// The first weight row of a slot of a group, and how many there are.
-struct TileRows {
-  std::int64_t row;
-  int first, count;  // outputs
-};
-__device__ __forceinline__ TileRows tile_rows(const SkinnyPart& part, const Group& group, int slot) {
-  const int first = group.first + (part.gated ? slot / 2 : slot) * kTile;
-  const std::int64_t below = part.gated && slot % 2 == 1 ? part.size : 0;
-  return {below + first, first, min(kTile, group.end - first)};
-}
-
-__device__ __forceinline__ void consumers_meet() {
-  asm volatile("bar.sync 1, %0;\n" ::"n"(kConsumerThreads) : "memory");
-}
-
-// The norm's weights and biases, [2][inner], asked for: they are read when the input is there.
-template <typename T>
-__device__ __forceinline__ void ask_for_norm(const SkinnyProduct& p, const SkinnyPart& part, char* room) {
-  const int packs = p.inner / 8;
-#pragma unroll 1
-  for (int n = static_cast<int>(threadIdx.x); n < packs; n += kConsumerThreads) {
-    copy_async(room + n * 16, static_cast<const uint4*>(part.norm_weight) + n, true);
-    if (part.norm_bias != nullptr)
-      copy_async(room + (packs + n) * 16, static_cast<const uint4*>(part.norm_bias) + n, true);
-  }
-  commit_copies();
-}
-
-__device__ __forceinline__ float sum_of_eight(const float (&x)[8]) {
-  return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
-}
-
-// The normed input, rows `step` bytes apart: a warp a row, so that rows do not influence each other. `norm`:
-// what ask_for_norm() has brought. Code is kept small: it runs once a launch, and instructions come by the
-// same way as the weights.
-template <typename T>
-__device__ __forceinline__ void norm_input(const SkinnyProduct& p, bool biased, const char* norm, char* input,
-                                           int step) {
-  const int row = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int packs = p.inner / 8;
-  const float size = static_cast<float>(p.inner);
-  char* kept = input + row * step;
-  if (row < p.rows) {
-    const uint4* source = reinterpret_cast<const uint4*>(static_cast<const T*>(p.in) + row * p.in_step);
-    // All is asked for at once: each answer takes microseconds while weights stream in.
-#pragma unroll 2
-    for (int n = lane; n < packs; n += 32) copy_async(kept + n * 16, source + n, true);
-  }
-  commit_copies();
-  wait_copies<0>();  // a lane reads what it has asked for itself,
-  consumers_meet();  // and of the norm what others have
-  if (row < p.rows) {
-    const auto eight = [&](int n, float mean, float(&x)[8]) {
-      const uint4 pack = *reinterpret_cast<const uint4*>(kept + n * 16);
-      const T* values = reinterpret_cast<const T*>(&pack);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) x[e] = to_float(values[e]) - mean;
-    };
-    float mean = 0;
-    if (p.centred) {
-      float sum = 0;
-#pragma unroll 2
-      for (int n = lane; n < packs; n += 32) {
-        float x[8];
-        eight(n, 0, x);
-        sum += sum_of_eight(x);
-      }
-      mean = reduce_warp(sum, Sum()) / size;
-    }
-    float squares = 0;
-#pragma unroll 2
-    for (int n = lane; n < packs; n += 32) {
-      float x[8];
-      eight(n, mean, x);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) x[e] *= x[e];
-      squares += sum_of_eight(x);
-    }
-    const float factor = 1.0F / sqrtf(reduce_warp(squares, Sum()) / size + p.eps);
-#pragma unroll 2
-    for (int n = lane; n < packs; n += 32) {
-      const uint4 weights = *reinterpret_cast<const uint4*>(norm + n * 16);
-      uint4 biases = {0, 0, 0, 0};
-      if (biased) biases = *reinterpret_cast<const uint4*>(norm + (packs + n) * 16);
-      const T* w = reinterpret_cast<const T*>(&weights);
-      const T* b = reinterpret_cast<const T*>(&biases);
-      float x[8];
-      eight(n, mean, x);
-      uint4 pack;
-      T* y = reinterpret_cast<T*>(&pack);
-#pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        const float scaled = x[e] * factor * to_float(w[e]);
-        y[e] = from_float<T>(biased ? scaled + to_float(b[e]) : scaled);
-      }
-      *reinterpret_cast<uint4*>(kept + n * 16) = pack;
-    }
-  }
-  consumers_meet();
-}
+using namespace skinny;
 
 // sums += input [rows, columns] times weight tile [8, columns]^T, this warp's steps. Even and odd halves of a
 // step are summed apart, so that no mma waits for the one before it.
@@ -429,53 +247,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   });
 }
 
-// By measurement (H200). The stages bridge the time in which a block waits for its input and norms it; more
-// than the window under way only queues, and then all that others ask for waits in that queue.
-constexpr int kStageBytes = 168 << 10;
-constexpr int kWindowBytes = 84 << 10;
-
-// Blocks for the first part: the parts' shares of the weights, and none without.
-unsigned blocks_of_first(const SkinnyProduct& p, int blocks) {
-  if (p.part_count == 1) return static_cast<unsigned>(blocks);
-  const auto rows = [](const SkinnyPart& part) {
-    return static_cast<std::int64_t>(part.size) * (part.gated ? 2 : 1);
-  };
-  const std::int64_t all = rows(p.parts[0]) + rows(p.parts[1]);
-  return static_cast<unsigned>(
-      std::clamp<std::int64_t>((blocks * rows(p.parts[0]) + all / 2) / all, 1, blocks - 1));
-}
-
-bool plan(const SkinnyProduct& p, const SkinnyLimits& limits, Layout& layout) {
-  const int late = p.normed ? p.inner : p.late_columns;
-  constexpr int kWidest = 2560;  // columns: narrower chunks cost more waiting
-  const int longest = std::max(late, p.inner - late);
-  const int pieces = (longest + kWidest - 1) / kWidest;
-  layout.chunk = ((longest + pieces - 1) / pieces + kStep - 1) / kStep * kStep;
-  layout.early = p.normed ? 0 : (p.inner - late + layout.chunk - 1) / layout.chunk;
-  layout.all = layout.early + (late + layout.chunk - 1) / layout.chunk;
-  layout.contiguous = layout.all == 1;
-  for (int n = 0; n < p.part_count; ++n)
-    layout.contiguous = layout.contiguous && p.parts[n].weight_step == p.inner;
-  // Rows that lie together have no gaps that would spread them over the banks; reading them twice as long
-  // costs less than a copy for each row.
-  layout.stage_step = layout.contiguous ? p.inner * 2 : row_step(layout.chunk);
-  const int stage_bytes = kTile * layout.stage_step;
-  const int input_bytes =
-      p.normed ? p.rows * row_step(p.inner) : kInputSlots * p.rows * row_step(layout.chunk);
-  const int partials_bytes = 2 * kConsumers * kGroup * kTile * p.rows * static_cast<int>(sizeof(float));
-  const int fixed_bytes = 1024;  // of the kernel's own
-  const int norm_bytes = p.normed ? 2 * p.inner * 2 : 0;
-  const int left =
-      static_cast<int>(limits.block_shared_bytes) - input_bytes - partials_bytes - norm_bytes - fixed_bytes;
-  layout.stages = std::min({kMostStages, left / stage_bytes, kStageBytes / stage_bytes});
-  layout.window = std::clamp(kWindowBytes / stage_bytes, 1, layout.stages);
-  layout.input = layout.stages * stage_bytes;
-  layout.partials = layout.input + input_bytes;
-  layout.norm = layout.partials + partials_bytes;
-  layout.bytes = layout.norm + norm_bytes;
-  return layout.stages >= 2;
-}
-
 bool aligned(const void* base, std::int64_t step) {
   return reinterpret_cast<std::uintptr_t>(base) % 16 == 0 && step % 8 == 0;
 }
@@ -487,7 +258,6 @@ cudaError_t launch(const SkinnyProduct& product, const SkinnyLimits& limits, cud
   Layout layout{};
   if (!plan(p, limits, layout)) return cudaErrorInvalidConfiguration;
   if (layout.early == 0) p.late_columns = 0;  // chunk_of() then counts from the first column to the last
-  layout.first_blocks = blocks_of_first(p, limits.sm_count);
   const auto kernel = p.normed ? skinny_kernel<T, true> : skinny_kernel<T, false>;
   const cudaError_t raised =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.bytes);
