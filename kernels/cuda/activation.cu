@@ -4,6 +4,7 @@
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/activation_function.cuh"
 #include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/element_type.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace attn::cuda {
@@ -135,13 +136,7 @@ cudaError_t launch(const VectorSum& args, cudaStream_t stream) {
 
 template <typename Args>
 cudaError_t dispatch(const Args& args, cudaStream_t stream) {
-  switch (args.dtype) {
-    case DType::f32: return launch<float>(args, stream);
-    case DType::f16: return launch<Half>(args, stream);
-    case DType::bf16: return launch<BFloat>(args, stream);
-    case DType::i32: break;
-  }
-  return cudaErrorInvalidValue;
+  return for_element_type(args.dtype, [&](auto element) { return launch<decltype(element)>(args, stream); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "kernels/cuda/attention_flash_simt.h"
 #include "kernels/cuda/attention_rows.cuh"
 #include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/element_type.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.cuh"
 
@@ -155,13 +156,8 @@ cudaError_t launch(const AttentionParams& p, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t attention_flash_simt(const AttentionParams& params, cudaStream_t stream) {
-  switch (params.dtype) {
-    case DType::f32: return launch<float>(params, stream);
-    case DType::f16: return launch<Half>(params, stream);
-    case DType::bf16: return launch<BFloat>(params, stream);
-    case DType::i32: break;
-  }
-  return cudaErrorInvalidValue;
+  return for_element_type(params.dtype,
+                          [&](auto element) { return launch<decltype(element)>(params, stream); });
 }
 
 }  // namespace attn::cuda

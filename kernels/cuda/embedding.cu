@@ -1,5 +1,6 @@
 // Token and position embedding: a block a token.
 #include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/element_type.cuh"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/launch.h"
 
@@ -50,13 +51,7 @@ __global__ void advance_kernel(std::int32_t* past_len, std::int32_t count) { *pa
 
 cudaError_t embed(const Embedding& args, cudaStream_t stream) {
   if (args.batch * args.q_len == 0) return cudaSuccess;
-  switch (args.dtype) {
-    case DType::f32: return launch<float>(args, stream);
-    case DType::f16: return launch<Half>(args, stream);
-    case DType::bf16: return launch<BFloat>(args, stream);
-    case DType::i32: break;
-  }
-  return cudaErrorInvalidValue;
+  return for_element_type(args.dtype, [&](auto element) { return launch<decltype(element)>(args, stream); });
 }
 
 cudaError_t advance(std::int32_t* past_len, std::int32_t count, cudaStream_t stream) {

@@ -1,5 +1,6 @@
 // LayerNorm and RMSNorm: a block a row, which is read once and kept in registers where it fits.
 #include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/element_type.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/reduce.cuh"
@@ -135,13 +136,7 @@ cudaError_t launch(const Norm& args, cudaStream_t stream) {
 
 cudaError_t norm(const Norm& args, cudaStream_t stream) {
   if (args.rows == 0) return cudaSuccess;
-  switch (args.dtype) {
-    case DType::f32: return launch<float>(args, stream);
-    case DType::f16: return launch<Half>(args, stream);
-    case DType::bf16: return launch<BFloat>(args, stream);
-    case DType::i32: break;
-  }
-  return cudaErrorInvalidValue;
+  return for_element_type(args.dtype, [&](auto element) { return launch<decltype(element)>(args, stream); });
 }
 
 }  // namespace attn::cuda

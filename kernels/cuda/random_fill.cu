@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/element_type.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/random_fill.h"
 
@@ -65,13 +66,7 @@ cudaError_t launch(const RandomFill& args, cudaStream_t stream) {
 
 cudaError_t random_fill(const RandomFill& args, cudaStream_t stream) {
   if (args.rows == 0 || args.columns == 0) return cudaSuccess;
-  switch (args.dtype) {
-    case DType::f32: return launch<float>(args, stream);
-    case DType::f16: return launch<Half>(args, stream);
-    case DType::bf16: return launch<BFloat>(args, stream);
-    case DType::i32: break;
-  }
-  return cudaErrorInvalidValue;
+  return for_element_type(args.dtype, [&](auto element) { return launch<decltype(element)>(args, stream); });
 }
 
 }  // namespace attn::cuda

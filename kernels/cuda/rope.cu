@@ -1,5 +1,6 @@
 // Rotary positions and the append to the cache: a block a token, a thread a pack of neighbours.
 #include "kernels/cuda/convert.cuh"
+#include "kernels/cuda/element_type.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/rotate.cuh"
@@ -95,13 +96,7 @@ cudaError_t launch(const RopeAppend& args, cudaStream_t stream) {
 
 cudaError_t rope_append(const RopeAppend& args, cudaStream_t stream) {
   if (args.batch == 0 || args.q_len == 0) return cudaSuccess;
-  switch (args.dtype) {
-    case DType::f32: return launch<float>(args, stream);
-    case DType::f16: return launch<Half>(args, stream);
-    case DType::bf16: return launch<BFloat>(args, stream);
-    case DType::i32: break;
-  }
-  return cudaErrorInvalidValue;
+  return for_element_type(args.dtype, [&](auto element) { return launch<decltype(element)>(args, stream); });
 }
 
 }  // namespace attn::cuda

@@ -12,16 +12,6 @@ namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
 
-cudaDataType_t data_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return CUDA_R_32F;
-    case DType::f16: return CUDA_R_16F;
-    case DType::bf16: return CUDA_R_16BF;
-    case DType::i32: break;
-  }
-  fail(ErrorKind::internal, "no matrix product of i32");
-}
-
 // cuBLAS takes 32-bit sizes and steps.
 int whole(std::int64_t value) {
   if (value < 0 || value > INT32_MAX)

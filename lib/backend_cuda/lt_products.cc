@@ -22,16 +22,6 @@ constexpr std::int64_t kTimedMultiplications = std::int64_t{1} << 28;
 // A sweep over texts of every length must not spend its time searching.
 constexpr int kMostTimedShapes = 256;
 
-cudaDataType_t data_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return CUDA_R_32F;
-    case DType::f16: return CUDA_R_16F;
-    case DType::bf16: return CUDA_R_16BF;
-    case DType::i32: break;
-  }
-  fail(ErrorKind::internal, "no matrix product of i32");
-}
-
 // The largest power of two up to 256 that divides both a place and the bytes between rows.
 std::uint32_t alignment(const void* place, std::int64_t step, DType dtype) {
   const auto bytes = static_cast<std::uint64_t>(step) * size_of(dtype);

@@ -3,7 +3,10 @@
 
 #include <cstdint>
 
+#include <library_types.h>
+
 #include "kernels/dtype.h"
+#include "lib/core/error.h"
 
 namespace attn {
 
@@ -26,5 +29,16 @@ struct Product {
   const void* bias = nullptr;  // [columns] in out_dtype, or null
   bool gelu_tanh = false;      // f is that form of GELU (needs a bias and beta 0); else it is nothing
 };
+
+// As the libraries name it.
+inline cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return CUDA_R_32F;
+    case DType::f16: return CUDA_R_16F;
+    case DType::bf16: return CUDA_R_16BF;
+    case DType::i32: break;
+  }
+  fail(ErrorKind::internal, "no matrix product of i32");
+}
 
 }  // namespace attn
