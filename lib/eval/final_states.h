@@ -20,5 +20,8 @@ inline constexpr auto kForwardPathNames =
 // is cleared. Throws what Transformer::reserve throws.
 Tensor final_states(Transformer& transformer, AttentionBackend& attention, std::span<const TokenId> ids,
                     ForwardPath path);
+// The same into memory [tokens, hidden] that is there already.
+void final_states(Transformer& transformer, AttentionBackend& attention, std::span<const TokenId> ids,
+                  ForwardPath path, const TensorView& states);
 
 }  // namespace attn

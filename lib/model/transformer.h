@@ -75,6 +75,7 @@ class Transformer {
   std::string kernel_for(const AttentionBackend& attention, Reservation call) const;
 
   const ModelConfig& config() const { return model_.config; }
+  DType dtype() const { return model_.weights.dtype; }
   const RunShape& shape() const { return shape_; }
   Platform& platform() const { return platform_; }
   const std::int32_t* past_len() const { return static_cast<const std::int32_t*>(past_len_.data()); }
