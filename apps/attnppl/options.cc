@@ -14,17 +14,30 @@ bool Pg19Options::any() const {
 }
 
 std::string ppl_help() {
-  return "perplexity = exp(nll_sum / tokens_scored), nats, log-softmax and sums in f64. Protocols:\n"
-         "  full         each document in windows of --max-length tokens that advance by --stride; every "
-         "token but\n"
-         "               a document's first is scored exactly once, without BOS\n"
-         "  legacy-rows  each line is one sample, cut to --max-length (512) tokens, the first --max-samples "
+  return "perplexity = exp(mean loss of the scored tokens), nats, log-softmax and sums in f64; per word, per "
+         "byte and "
+         "in bits\n"
+         "per byte beside it. Protocols, each as its source has it (docs/perplexity.md):\n"
+         "  full           each document in windows of --context tokens that advance by --stride; every "
+         "token "
+         "but a\n"
+         "                 document's first is scored exactly once (with --bos that too)\n"
+         "  hf-strided     the guide of Hugging Face: rows joined by two line ends, one text; --average "
+         "windows is "
+         "the\n"
+         "                 older form of its script\n"
+         "  lm-eval        task wikitext of lm-evaluation-harness: pages, de-tokenised, per word of the "
+         "original\n"
+         "  llama.cpp      llama-perplexity: chunks of --context (512), the second half of each scored\n"
+         "  legacy-rows    each line is one sample, cut to --context (512) tokens, the first --max-samples "
          "(128)\n"
-         "               lines; exp of the mean over lines of each line's mean loss. Beside it stands the "
+         "                 lines; exp of the mean over lines of each line's mean loss. Beside it stands "
          "full\n"
-         "               protocol on the same lines\n"
-         "standard error = perplexity * sqrt(variance of the losses / their number), tokens taken as "
-         "independent.\n"
+         "                 on the same lines\n"
+         "  legacy-window  sliding windows (1024, 512) whose last one scores the end of the text again. "
+         "Beside it "
+         "stands full\n"
+         "The error is that of a block bootstrap over neighbouring tokens.\n"
          "Exit codes: 0 ok, 1 a loss was not finite, 2 usage, 3 bad input, 4 unsupported, 5 out of memory, 6 "
          "device,\n"
          "7 internal error, 130 interrupted.";
@@ -40,16 +53,33 @@ void add_ppl_options(CLI::App& app, PplOptions& options) {
   as_list(
       app.add_option("--mode", options.modes, "baseline, flash, reference; both stands for the first two"))
       ->capture_default_str();
-  as_list(app.add_option("--protocol", options.protocols, "full, legacy-rows"))->capture_default_str();
+  as_list(app.add_option("--protocol", options.protocols,
+                         "full, hf-strided, lm-eval, llama.cpp, legacy-rows, legacy-window"))
+      ->capture_default_str();
+  app.add_option("--bos", options.bos,
+                 "Where a BOS token is fed: none, first (window of a text) or each (window). Default: none; "
+                 "lm-eval first; llama.cpp each for LLaMA models, else none");
+  app.add_option(
+      "--text", options.text,
+      "What a document becomes: as-is; lines, each by itself; rows or rows-nn, its lines with blank ones "
+      "emptied, joined by nothing or two line ends; pages of WikiText. Default: as-is; hf-strided rows-nn; "
+      "lm-eval pages; legacy-rows lines");
+  app.add_option(
+      "--average", options.average,
+      "hf-strided only. labels (default): windows by the labels that the script counts; windows: each the "
+      "same, as its older form; tokens");
   app.add_option("--max-samples", options.max_samples,
                  "The first N samples: documents; of wikitext and under legacy-rows lines (legacy-rows: 128)")
       ->check(CLI::PositiveNumber);
-  app.add_option("--max-length", options.max_length,
-                 "Tokens of a window (default: the model's trained context, at most 1024; legacy-rows: 512)")
+  app.add_option(
+         "--context,--max-length", options.max_length,
+         "Tokens of a window (default: the model's trained context, of full at most 1024; llama.cpp and "
+         "legacy-rows: 512; legacy-window: 1024)")
       ->check(CLI::Range(2, 1 << 30));
-  app.add_option("--window", options.window, "Another name for --max-length; of both, pg19 takes this one")
+  app.add_option("--window", options.window, "Another name for --context; of both, pg19 takes this one")
       ->check(CLI::Range(2, 1 << 30));
-  app.add_option("--stride", options.stride, "Tokens by which a window advances (default: half the window)")
+  app.add_option("--stride", options.stride,
+                 "Tokens by which a window advances (default: half the window; hf-strided: at most 512)")
       ->check(CLI::PositiveNumber);
   app.add_option("--max-tokens", options.max_tokens, "The first N tokens of the data set; 0: all")
       ->capture_default_str()
@@ -107,6 +137,9 @@ std::vector<std::string> settle(PplOptions& options) {
     if (std::find(options.protocols.begin(), name, *name) != name)
       fail(ErrorKind::usage, "--protocol names '{}' twice", *name);
   }
+  if (!options.bos.empty()) kBosRuleNames.parse(options.bos, "--bos");
+  if (!options.text.empty()) kTextFormNames.parse(options.text, "--text");
+  if (!options.average.empty()) kEstimatorNames.parse(options.average, "--average");
   if (options.tokenize_only && options.out_given)
     fail(ErrorKind::usage, "--tokenize-only prints and writes no record: leave out --out");
   const Pg19Options& pg19 = options.pg19;
@@ -132,11 +165,17 @@ std::vector<std::string> settle(PplOptions& options) {
     notes.emplace_back("--download-retries and --download-timeout have no effect: attnppl never downloads");
   if (pg19.any() && options.dataset != "pg19")
     notes.push_back("the --pg19 flags have no effect on the data set " + options.dataset);
+  for (const std::string& name : options.protocols) {
+    const Protocol protocol = kProtocolNames.parse(name, "--protocol");
+    const bool full_beside = protocol == Protocol::legacy_rows && !options.tokenize_only;
+    if (options.stride && !facts_of(protocol).strided && !full_beside)
+      notes.push_back(fmt::format("--stride has no effect: protocol {} has none", name));
+  }
   if (options.max_length && options.window && *options.max_length != *options.window) {
     const bool window_first = options.dataset == "pg19";
     notes.push_back(fmt::format("--{} has no effect: on {} the window is --{}",
-                                window_first ? "max-length" : "window", options.dataset,
-                                window_first ? "window" : "max-length"));
+                                window_first ? "context" : "window", options.dataset,
+                                window_first ? "window" : "context"));
   }
   return notes;
 }

@@ -30,7 +30,8 @@ struct PplOptions {
   std::vector<std::string> protocols{"full"};
   std::optional<std::int64_t> max_samples;
   std::optional<int> max_length, window, stride;
-  std::int64_t max_tokens = 0;  // 0: no limit
+  std::string bos, text, average;  // names; empty: as the protocol has it
+  std::int64_t max_tokens = 0;     // 0: no limit
   Pg19Options pg19;
   std::string out = "results";
   bool out_given = false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/eval/moments.h"
 #include "lib/results/environment.h"
 #include "lib/tensor/dtype_names.h"
 
@@ -34,28 +35,35 @@ void set_outcome(ResultRecord& record, const PplModeResult& result) {
 Fields parameter_fields(const PplOptions& options, const Platform& platform, const Model& model,
                         const PplCase& ppl_case, const std::string& mode) {
   const DeviceInfo device = platform.device->info();
+  const EvalPlan& plan = ppl_case.plan;
+  const ProtocolFacts& facts = facts_of(ppl_case.protocol);
   const bool rows = ppl_case.protocol == Protocol::legacy_rows || ppl_case.dataset.max_lines > 0;
-  return {
-      {"mode", mode},
-      {"model", model.source.name},
-      {"model_source", model.load.random ? "random weights" : model.source.how},
-      {"random_weights", model.load.random},
-      {"seed", options.model.seed},
-      {"device", device.spec},
-      {"dtype", kDTypeNames.name(model.weights.dtype)},
-      {"threads", device.threads},
-      {"dataset", ppl_case.dataset.name},
-      {"dataset_sha256", ppl_case.dataset_sha256},
-      {"protocol", kProtocolNames.name(ppl_case.protocol)},
-      {"context", ppl_case.plan_options.context},
-      {"stride", ppl_case.protocol == Protocol::legacy_rows ? Value() : Value(ppl_case.plan_options.stride)},
-      {"bos", "none"},
-      {"detokenizer", "none"},
-      {"sample_unit", rows ? "line" : "document"},
-      {"max_samples", ppl_case.max_samples},
-      {"max_chars", ppl_case.dataset.max_chars},
-      {"max_tokens", ppl_case.plan_options.max_tokens},
-      {"token_sha256", ppl_case.plan.token_sha256}};
+  return {{"mode", mode},
+          {"model", model.source.name},
+          {"model_source", model.load.random ? "random weights" : model.source.how},
+          {"random_weights", model.load.random},
+          {"seed", options.model.seed},
+          {"device", device.spec},
+          {"dtype", kDTypeNames.name(model.weights.dtype)},
+          {"threads", device.threads},
+          {"dataset", ppl_case.dataset.name},
+          {"dataset_sha256", ppl_case.dataset_sha256},
+          {"protocol", kProtocolNames.name(ppl_case.protocol)},
+          {"context", ppl_case.plan_options.context},
+          {"stride", facts.strided ? Value(ppl_case.plan_options.stride) : Value()},
+          {"bos", kBosRuleNames.name(plan.bos)},
+          {"bos_id", plan.bos_id ? Value(static_cast<std::int64_t>(*plan.bos_id)) : Value()},
+          {"text", kTextFormNames.name(plan.text)},
+          {"detokenizer", facts.detokenizer},
+          {"average", kEstimatorNames.name(plan.estimator)},
+          {"softmax_dtype", "f64"},
+          {"sample_unit", rows                           ? "line"
+                          : plan.text == TextForm::pages ? "page"
+                                                         : "document"},
+          {"max_samples", ppl_case.max_samples},
+          {"max_chars", ppl_case.dataset.max_chars},
+          {"max_tokens", ppl_case.plan_options.max_tokens},
+          {"token_sha256", plan.token_sha256}};
 }
 
 Value::Array document_rows(const PerplexityResult& score) {
@@ -66,6 +74,7 @@ Value::Array document_rows(const PerplexityResult& score) {
                           {"tokens", passage.tokens},
                           {"tokens_scored", passage.tokens_scored},
                           {"bytes_scored", passage.bytes_scored},
+                          {"words_scored", passage.words_scored},
                           {"nll_sum", passage.nll_sum},
                           {"log_perplexity", log_perplexity}});
   }
@@ -78,10 +87,21 @@ void add_scores(ResultRecord& record, const PplCase& ppl_case, const PplModeResu
   metrics["perplexity"] = score.perplexity;
   metrics["log_perplexity"] = score.log_perplexity;
   metrics["standard_error"] = score.standard_error;
+  metrics["bootstrap_error"] = score.bootstrap_error;
+  if (score.bootstrap) {
+    metrics["bootstrap_block"] = score.bootstrap->block;
+    metrics["bootstrap_resamples"] = score.bootstrap->resamples;
+    metrics["bootstrap_seed"] = static_cast<std::int64_t>(score.bootstrap->seed);
+  }
+  metrics["token_log_perplexity"] = score.token_log_perplexity;
+  metrics["word_perplexity"] = score.word_perplexity;
+  metrics["byte_perplexity"] = score.byte_perplexity;
   metrics["bits_per_byte"] = score.bits_per_byte;
   metrics["nll_sum"] = score.nll_sum;
   metrics["tokens_scored"] = score.tokens_scored;
+  metrics["words_scored"] = score.words_scored;
   metrics["bytes_scored"] = score.bytes_scored;
+  metrics["weight_sum"] = score.weight_sum;
   metrics["tokens"] = ppl_case.plan.tokens;
   metrics["windows"] = ppl_case.plan.windows;
   metrics["samples_seen"] = ppl_case.plan.samples_seen;
@@ -89,7 +109,7 @@ void add_scores(ResultRecord& record, const PplCase& ppl_case, const PplModeResu
   metrics["seconds"] = result.seconds;
   if (result.seconds > 0) metrics["tokens_per_s"] = static_cast<double>(score.tokens_scored) / result.seconds;
   metrics["peak_mem_mb"] = static_cast<double>(result.memory.peak_bytes) / (1 << 20);  // MiB, as system B
-  if (ppl_case.protocol == Protocol::legacy_rows) {
+  if (is_legacy(ppl_case.protocol)) {
     metrics["token_weighted_log_perplexity"] = score.token_log_perplexity;
     for (const auto& [key, value] : system_b_fields(ppl_case, result).entries) metrics[key] = value;
   }
@@ -117,7 +137,17 @@ std::optional<ModeDifference> difference(const PplModeResult& mode, const PplMod
   return out;
 }
 
+bool is_legacy(Protocol protocol) {
+  return protocol == Protocol::legacy_rows || protocol == Protocol::legacy_window;
+}
+
 Fields system_b_fields(const PplCase& ppl_case, const PplModeResult& result) {
+  if (ppl_case.protocol == Protocol::legacy_window) {
+    return {{"ppl", result.score.perplexity},
+            {"avg_loss", result.score.log_perplexity},
+            {"num_tokens", static_cast<std::int64_t>(result.score.weight_sum)},
+            {"seq_len", ppl_case.plan.tokens}};
+  }
   return {{"ppl", result.score.perplexity},
           {"avg_loss", result.score.log_perplexity},
           {"num_samples", ppl_case.plan.samples_used}};

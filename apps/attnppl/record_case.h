@@ -24,6 +24,8 @@ struct PplCase {
   std::string dataset_sha256;
 };
 
+bool is_legacy(Protocol protocol);
+
 struct PplModeResult {
   std::string mode, kernel;  // the kernel of the longest window
   PerplexityResult score;
@@ -56,7 +58,8 @@ ResultRecord make_record(const PplOptions& options, const Platform& platform, co
                          const PplCase& ppl_case, const PplModeResult& result,
                          const std::optional<ModeDifference>& difference, const PplRunFacts& facts);
 
-// System B's object for a mode: {ppl, avg_loss, num_samples}.
+// System B's object for a mode: {ppl, avg_loss, num_samples}, or of its windows {ppl, avg_loss, num_tokens,
+// seq_len}.
 Fields system_b_fields(const PplCase& ppl_case, const PplModeResult& result);
 
 }  // namespace attn

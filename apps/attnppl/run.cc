@@ -9,6 +9,7 @@
 #include "apps/attnppl/record_case.h"
 #include "apps/interrupt.h"
 #include "apps/progress.h"
+#include "lib/eval/protocols.h"
 #include "lib/results/environment.h"
 #include "lib/results/writer.h"
 #include "lib/tensor/dtype_names.h"
@@ -18,28 +19,40 @@ namespace {
 
 constexpr int kNonfiniteExitCode = 1;
 constexpr int kDefaultContext = 1024;
-constexpr int kLegacyContext = 512, kLegacySamples = 128;  // defaults of the recipe that legacy-rows imitates
-constexpr double kLargeLogDifference = 0.5;                // and its threshold for a warning
+constexpr int kHfStride = 512;               // of the guide's script
+constexpr int kLegacySamples = 128;          // of the recipe that legacy-rows imitates
+constexpr double kLargeLogDifference = 0.5;  // and its threshold for a warning
 constexpr std::size_t kPrintedDocuments = 16;
 
 // Where nothing else is known (--tokenize-only without a config) windows do not matter.
 PlanOptions plan_options(const PplOptions& options, Protocol protocol, const ModelConfig* config) {
+  const ProtocolFacts& facts = facts_of(protocol);
   PlanOptions plan;
   plan.max_tokens = options.max_tokens;
-  if (protocol == Protocol::legacy_rows) {
-    plan.context = asked_context(options).value_or(kLegacyContext);
+  const int trained = config != nullptr ? config->max_positions : kDefaultContext;
+  std::int64_t context = facts.context > 0 ? std::min<std::int64_t>(facts.context, trained) : trained;
+  if (protocol == Protocol::full) context = std::min<std::int64_t>(context, kDefaultContext);
+  if (is_legacy(protocol)) context = facts.context;
+  plan.context = asked_context(options).value_or(static_cast<int>(context));
+  if (protocol == Protocol::hf_strided) {
+    plan.stride = options.stride.value_or(static_cast<int>(std::min<std::int64_t>(kHfStride, plan.context)));
+  } else if (facts.strided) {
+    plan.stride = options.stride.value_or(static_cast<int>(std::max<std::int64_t>(1, plan.context / 2)));
+  } else {
     plan.stride = plan.context;
-    plan.max_samples = options.max_samples.value_or(kLegacySamples);
-    return plan;
   }
-  const int trained = config != nullptr ? std::min(config->max_positions, kDefaultContext) : kDefaultContext;
-  plan.context = asked_context(options).value_or(trained);
-  plan.stride = options.stride.value_or(static_cast<int>(std::max<std::int64_t>(1, plan.context / 2)));
-  plan.max_samples = options.max_samples.value_or(0);
+  plan.max_samples = options.max_samples.value_or(protocol == Protocol::legacy_rows ? kLegacySamples : 0);
+  if (!options.bos.empty()) plan.bos = kBosRuleNames.parse(options.bos, "--bos");
+  // llama-perplexity asks the vocabulary whether it wants BOS: those of LLaMA do, those of GPT-2 and NeoX do
+  // not.
+  else if (protocol == Protocol::llama_cpp && config != nullptr && config->family == Family::llama)
+    plan.bos = BosRule::each;
+  if (!options.text.empty()) plan.text = kTextFormNames.parse(options.text, "--text");
+  if (!options.average.empty()) plan.estimator = kEstimatorNames.parse(options.average, "--average");
   return plan;
 }
 
-// The protocols asked for. Beside legacy-rows always stands the full protocol on the same lines.
+// The protocols asked for. Beside a legacy one always stands the full protocol on the same texts.
 std::vector<PplCase> make_cases(const PplOptions& options, const ModelConfig* config) {
   std::vector<PplCase> cases;
   const auto add = [&](Protocol protocol, const Dataset& dataset) -> PplCase& {
@@ -47,26 +60,23 @@ std::vector<PplCase> make_cases(const PplOptions& options, const ModelConfig* co
     made.protocol = protocol;
     made.dataset = dataset;
     made.plan_options = plan_options(options, protocol, config);
+    check_plan_options(protocol, made.plan_options);  // before anything is written
     made.max_samples = made.plan_options.max_samples;
     return made;
   };
   for (const std::string& name : options.protocols) {
     const Protocol protocol = kProtocolNames.parse(name, "--protocol");
     Dataset dataset = find_dataset(options, protocol);
-    if (protocol == Protocol::full) {
-      PplCase& made = add(protocol, dataset);
-      if (options.dataset == "wikitext") {  // one file, whose samples are its lines
-        made.dataset.max_lines = made.max_samples;
-        made.plan_options.max_samples = 0;
-      }
-      continue;
-    }
-    dataset.max_lines = options.max_samples.value_or(kLegacySamples);
-    add(protocol, dataset);
-    if (options.tokenize_only) continue;
+    if (protocol == Protocol::legacy_rows) dataset.max_lines = options.max_samples.value_or(kLegacySamples);
+    // One file, whose samples are its lines; lm-eval counts pages.
+    else if (options.dataset == "wikitext" && protocol != Protocol::lm_eval)
+      dataset.max_lines = options.max_samples.value_or(0);
+    PplCase& made = add(protocol, dataset);
+    if (dataset.max_lines > 0 && protocol != Protocol::legacy_rows) made.plan_options.max_samples = 0;
+    if (!is_legacy(protocol) || options.tokenize_only) continue;
     PplCase& beside = add(Protocol::full, dataset);
-    beside.max_samples = dataset.max_lines;
-    beside.plan_options.max_samples = 0;
+    if (protocol == Protocol::legacy_rows) beside.max_samples = dataset.max_lines;
+    if (dataset.max_lines > 0) beside.plan_options.max_samples = 0;
   }
   return cases;
 }
@@ -80,7 +90,9 @@ void read_texts(PplCase& ppl_case, const Tokenizer& tokenizer) {
 
 void print_tokens(const PplCase& ppl_case) {
   const EvalPlan& plan = ppl_case.plan;
-  const char* const unit = ppl_case.protocol == Protocol::legacy_rows ? "lines" : "documents";
+  const char* const unit = plan.text == TextForm::lines   ? "lines"
+                           : plan.text == TextForm::pages ? "pages"
+                                                          : "documents";
   fmt::print("data {}: {} of {} {} used, {} bytes, {} tokens, SHA-256 of the ids {}\n", ppl_case.dataset.name,
              plan.samples_used, plan.samples_seen, unit, plan.text_bytes, plan.tokens, plan.token_sha256);
 }
@@ -117,15 +129,22 @@ void print_model(const Model& model, const Platform& platform) {
 
 void print_protocol(const PplCase& ppl_case) {
   const EvalPlan& plan = ppl_case.plan;
+  const PlanOptions& options = ppl_case.plan_options;
   if (ppl_case.protocol == Protocol::legacy_rows) {
     fmt::print(
         "protocol legacy-rows: {} of {} lines used, each alone, at most {} tokens, mean of the lines' "
         "means\n",
-        plan.samples_used, plan.samples_seen, ppl_case.plan_options.context);
-  } else {
-    fmt::print("protocol full: {} windows of {} tokens, stride {}, {} tokens scored once each, no BOS\n",
-               plan.windows, ppl_case.plan_options.context, ppl_case.plan_options.stride, plan.tokens_scored);
+        plan.samples_used, plan.samples_seen, options.context);
+    return;
   }
+  const ProtocolFacts& facts = facts_of(ppl_case.protocol);
+  fmt::print(
+      "protocol {}: {} windows of {} tokens{}, {} tokens scored{}, BOS {}, text {}, detokenizer {}, average "
+      "over {}\n",
+      kProtocolNames.name(ppl_case.protocol), plan.windows, options.context,
+      facts.strided ? fmt::format(", stride {}", options.stride) : "", plan.tokens_scored,
+      ppl_case.protocol == Protocol::full ? " once each" : "", kBosRuleNames.name(plan.bos),
+      kTextFormNames.name(plan.text), facts.detokenizer, kEstimatorNames.name(plan.estimator));
 }
 
 PplModeResult score_mode(Platform& platform, const Model& model, const PplCase& ppl_case,
@@ -167,8 +186,8 @@ std::string shown(const std::optional<double>& value, int digits) {
 }
 
 void print_header() {
-  fmt::print("{:<10} {:>14} {:>10} {:>12} {:>10} {:>9} {:>10} {:>10}\n", "mode", "perplexity", "std error",
-             "ln ppl", "bits/byte", "scored", "tokens/s", "peak MiB");
+  fmt::print("{:<10} {:>14} {:>10} {:>12} {:>12} {:>10} {:>10} {:>9} {:>10} {:>10}\n", "mode", "perplexity",
+             "std error", "ln ppl", "per word", "per byte", "bits/byte", "scored", "tokens/s", "peak MiB");
 }
 
 void print_result(const PplModeResult& result) {
@@ -181,20 +200,21 @@ void print_result(const PplModeResult& result) {
     fmt::print("{:<10} nonfinite: {}\n", result.mode, score.nonfinite->text());
     return;
   }
-  fmt::print("{:<10} {:>14} {:>10} {:>12} {:>10} {:>9} {:>10.0f} {:>10.2f}{}\n", result.mode,
-             shown(score.perplexity, 6), shown(score.standard_error, 4), shown(score.log_perplexity, 8),
-             shown(score.bits_per_byte, 6), score.tokens_scored,
+  fmt::print("{:<10} {:>14} {:>10} {:>12} {:>12} {:>10} {:>10} {:>9} {:>10.0f} {:>10.2f}{}\n", result.mode,
+             shown(score.perplexity, 6), shown(score.bootstrap_error, 4), shown(score.log_perplexity, 8),
+             shown(score.word_perplexity, 4), shown(score.byte_perplexity, 6), shown(score.bits_per_byte, 6),
+             score.tokens_scored,
              result.seconds > 0 ? static_cast<double>(score.tokens_scored) / result.seconds : 0.0,
              static_cast<double>(result.memory.peak_bytes) / (1 << 20),
              score.stopped ? "  (interrupted)" : "");
-  if (score.estimator == Estimator::passage_mean && score.token_log_perplexity)
+  if (score.estimator != Estimator::tokens && score.token_log_perplexity)
     fmt::print("{:<10} {:>14.6f}   the same tokens, each with the same weight\n", "",
                std::exp(*score.token_log_perplexity));
 }
 
 void print_documents(const PplModeResult& result) {
   const auto& passages = result.score.passages;
-  if (result.score.estimator != Estimator::token_mean || passages.size() < 2 ||
+  if (result.score.estimator == Estimator::passages || passages.size() < 2 ||
       passages.size() > kPrintedDocuments)
     return;
   for (const PassageScore& passage : passages) {
@@ -310,7 +330,7 @@ int run_ppl(PplOptions options) {
         return kInterruptedExitCode;
       }
     }
-    if (ppl_case.protocol == Protocol::legacy_rows) print_system_b(options, model, ppl_case, results);
+    if (is_legacy(ppl_case.protocol)) print_system_b(options, model, ppl_case, results);
   }
   fmt::print("records: {}\n", writer.path().string());
   return worst;

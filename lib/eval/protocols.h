@@ -1,4 +1,5 @@
 // Protocols: how a data set becomes passages and windows, each a published or own recipe under a name.
+// docs/perplexity.md defines each in words.
 #pragma once
 
 #include <cstdint>
@@ -15,42 +16,82 @@
 
 namespace attn {
 
-// full: each document in windows of `context` tokens that advance by `stride`; every token but a document's
-// first is scored once. legacy_rows: each line is a sample of its own, cut to `context` tokens; lines of
-// fewer than two tokens count as samples but are not used; exp of the mean over lines of each line's mean
-// loss. A line of five tokens weighs as much as one of four hundred and none sees the line before it, so the
-// figure is comparable to nothing but itself.
-enum class Protocol : unsigned char { full, legacy_rows };
-inline constexpr auto kProtocolNames =
-    name_table<Protocol>({{Protocol::full, "full"}, {Protocol::legacy_rows, "legacy-rows"}});
+enum class Protocol : unsigned char { full, hf_strided, lm_eval, llama_cpp, legacy_rows, legacy_window };
+inline constexpr auto kProtocolNames = name_table<Protocol>({{Protocol::full, "full"},
+                                                             {Protocol::hf_strided, "hf-strided"},
+                                                             {Protocol::lm_eval, "lm-eval"},
+                                                             {Protocol::llama_cpp, "llama.cpp"},
+                                                             {Protocol::legacy_rows, "legacy-rows"},
+                                                             {Protocol::legacy_window, "legacy-window"}});
+
+// Where a BOS id is fed: nowhere, before the first window of a text, or before each.
+enum class BosRule : unsigned char { none, first, each };
+inline constexpr auto kBosRuleNames =
+    name_table<BosRule>({{BosRule::none, "none"}, {BosRule::first, "first"}, {BosRule::each, "each"}});
+
+// What becomes of a document before it is encoded. lines: each row (text_rows) is a text of its own. rows and
+// rows_nn: its rows joined by nothing or by two line ends, as one text. pages: WikiText's pages, each a text.
+enum class TextForm : unsigned char { as_is, lines, rows, rows_nn, pages };
+inline constexpr auto kTextFormNames = name_table<TextForm>({{TextForm::as_is, "as-is"},
+                                                             {TextForm::lines, "lines"},
+                                                             {TextForm::rows, "rows"},
+                                                             {TextForm::rows_nn, "rows-nn"},
+                                                             {TextForm::pages, "pages"}});
+
+// What a protocol is without options.
+struct ProtocolFacts {
+  Protocol protocol;
+  Estimator estimator;  // hf_strided may be asked for windows or tokens instead
+  TextForm text;
+  bool joined;                   // all texts become one
+  bool strided;                  // PlanOptions::stride means something
+  bool parse_special;            // special tokens written out in the text become their id
+  std::string_view detokenizer;  // "none" or its name
+  BosRule bos;                   // llama_cpp: where the vocabulary wants one, `each`
+  std::int64_t context;          // by default; 0: what the model was trained with
+  std::int64_t min_context;
+};
+const ProtocolFacts& facts_of(Protocol protocol);
 
 struct PlanOptions {
   std::int64_t context = 1024;
-  std::int64_t stride = 512;     // full only
-  std::int64_t max_samples = 0;  // documents (full) or rows (legacy_rows), from the first on; 0: all
+  std::int64_t stride = 512;
+  std::int64_t max_samples = 0;  // texts, from the first on; 0: all
   std::int64_t max_tokens = 0;   // of all passages together, from the first on; 0: all
+  // Nothing: as the protocol has it.
+  std::optional<BosRule> bos;
+  std::optional<Estimator> estimator;
+  std::optional<TextForm> text;
 };
 
 // Everything that is to be scored, in memory: 4 bytes a token.
 struct EvalPlan {
   Protocol protocol = Protocol::full;
-  Estimator estimator = Estimator::token_mean;
+  Estimator estimator = Estimator::tokens;
+  TextForm text = TextForm::as_is;
+  BosRule bos = BosRule::none;
+  std::optional<TokenId> bos_id;  // where the rule is not `none`
   std::vector<Passage> passages;
-  std::int64_t samples_seen = 0;  // documents or rows read
+  std::int64_t samples_seen = 0;  // texts read
   std::int64_t samples_used = 0;  // of them, with at least one scored token
-  std::int64_t tokens = 0;        // in all passages
+  std::int64_t tokens = 0;        // in all passages, BOS not counted
   std::int64_t windows = 0;
-  std::int64_t tokens_fed = 0;  // over all windows: what the model computes
+  std::int64_t tokens_fed = 0;  // over all windows, BOS counted: what the model computes
   std::int64_t tokens_scored = 0;
   std::int64_t text_bytes = 0;  // that were encoded
   double encode_seconds = 0;    // of encoding alone
-  std::string token_sha256;     // of the ids of all passages, end to end
+  std::string token_sha256;     // of the ids of all passages, end to end, without BOS
 };
 
 // The texts, one at a time; nothing at the end.
 using TextSource = std::function<std::optional<Document>()>;
 
-// Throws Error{usage} for a context below 2 or a stride out of range, and what the source throws.
+// Throws Error{usage} for a context, stride, BOS rule, text form or estimator that the protocol does not
+// have.
+void check_plan_options(Protocol protocol, const PlanOptions& options);
+
+// Throws what check_plan_options() does before any text is read; Error{bad_input} where the tokenizer has no
+// BOS that is needed or the text is too short for the protocol; and what the source throws.
 EvalPlan make_plan(Protocol protocol, const TextSource& texts, const Tokenizer& tokenizer,
                    const PlanOptions& options);
 

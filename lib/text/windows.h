@@ -8,14 +8,16 @@
 namespace attn {
 
 // Token indices in the whole text. Tokens begin..end-1 are fed in one pass; token t is scored by the logits
-// at t - 1, for first_scored <= t < end. begin < first_scored always: a token is never scored without one
-// before it.
+// at t - 1, for first_scored <= t < end. A token is never scored without one before it: begin < first_scored,
+// or begin == first_scored where a BOS id is fed first.
 struct Window {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t first_scored = 0;
+  bool bos = false;          // a BOS id is fed before token begin
+  bool target_last = false;  // token end - 1 is scored but not fed, as nothing after it needs it
 
-  std::int64_t tokens() const { return end - begin; }
+  std::int64_t tokens() const { return end - begin + (bos ? 1 : 0) - (target_last ? 1 : 0); }  // fed
   std::int64_t scored() const { return end - first_scored; }
   friend bool operator==(const Window&, const Window&) = default;
 };

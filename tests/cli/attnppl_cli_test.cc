@@ -134,6 +134,61 @@ TEST_CASE("legacy rows stands beside the full protocol with the counts of rows")
   CHECK(number(records[0].metrics, "avg_loss") == Approx(sum / 3).epsilon(1e-12));
 }
 
+TEST_CASE("every protocol gives token word and byte perplexities with its own rules in the record") {
+  const Setting setting;
+  std::string longer;
+  for (int i = 0; i < 3; ++i) longer += kText;
+  write_text_file(setting.text, longer);
+  for (const std::string protocol : {"full", "hf-strided", "lm-eval", "llama.cpp", "legacy-window"}) {
+    const ProgramResult result =
+        setting.run({"--protocol", protocol, "--mode", "flash", "--context", "16", "--stride", "8"});
+    CAPTURE(protocol, result.out, result.err);
+    REQUIRE(result.exit_code == 0);
+    CHECK(contains(result.out, "protocol " + protocol + ": "));
+    const bool strided = protocol != "lm-eval" && protocol != "llama.cpp";
+    CHECK(contains(result.out, "note: --stride has no effect") == !strided);
+    const ResultRecord record = setting.records().back();
+    if (protocol == "legacy-window") {  // the last record is the full protocol beside it
+      CHECK(text_of(record.parameters, "protocol") == "full");
+      CHECK(contains(result.out, "\"num_tokens\":"));
+      continue;
+    }
+    CHECK(text_of(record.parameters, "protocol") == protocol);
+    CHECK(text_of(record.parameters, "bos") == (protocol == "lm-eval" ? "first" : "none"));
+    CHECK(text_of(record.parameters, "text") == (protocol == "lm-eval"      ? "pages"
+                                                 : protocol == "hf-strided" ? "rows-nn"
+                                                                            : "as-is"));
+    CHECK(text_of(record.parameters, "detokenizer") == (protocol == "lm-eval" ? "lm-eval wikitext" : "none"));
+    CHECK(text_of(record.parameters, "average") == (protocol == "hf-strided" ? "labels" : "tokens"));
+    CHECK(text_of(record.parameters, "softmax_dtype") == "f64");
+    const Fields& metrics = record.metrics;
+    const double nll = number(metrics, "nll_sum");
+    CHECK(number(metrics, "word_perplexity") == Approx(std::exp(nll / number(metrics, "words_scored"))));
+    CHECK(number(metrics, "byte_perplexity") == Approx(std::exp(nll / number(metrics, "bytes_scored"))));
+    CHECK(number(metrics, "bits_per_byte") == Approx(std::log2(number(metrics, "byte_perplexity"))));
+    CHECK(number(metrics, "bootstrap_error") > 0);
+    const double tokens = number(metrics, "tokens");
+    const double scored = number(metrics, "tokens_scored");
+    CHECK(scored == (protocol == "lm-eval"     ? tokens
+                     : protocol == "llama.cpp" ? 7 * std::floor(tokens / 16)
+                                               : tokens - 1));
+  }
+}
+
+TEST_CASE("a BOS rule is recorded with its id and scores the first token") {
+  const Setting setting;
+  for (const std::string bos : {"none", "first", "each"}) {
+    const ProgramResult result = setting.run({"--mode", "flash", "--context", "16", "--bos", bos});
+    CAPTURE(bos, result.out, result.err);
+    REQUIRE(result.exit_code == 0);
+    const ResultRecord record = setting.records().back();
+    CHECK(text_of(record.parameters, "bos") == bos);
+    CHECK(record.parameters.find("bos_id")->is_null() == (bos == "none"));
+    CHECK(number(record.metrics, "tokens_scored") ==
+          number(record.metrics, "tokens") - (bos == "none" ? 1 : 0));
+  }
+}
+
 TEST_CASE("attnppl tokenizes only and gives the recorded counts and hashes") {
   if (!fs::exists(kData)) ATTN_SKIP("../shared/data is not beside the checkout");
   const ProgramResult wiki =
@@ -160,6 +215,11 @@ TEST_CASE("a wrong command line of attnppl exits with 2") {
       {"--protocol", "other"},
       {"--max-length", "1"},
       {"--stride", "0"},
+      {"--bos", "last"},
+      {"--text", "lines", "--protocol", "lm-eval"},
+      {"--average", "windows"},  // full has none
+      {"--bos", "each", "--protocol", "hf-strided"},
+      {"--protocol", "legacy-window", "--context", "8"},
       {"--max-length", "16", "--stride", "17"},
       {"--max-samples", "0"},
       {"--pg19-mode", "some"},

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lib/core/text_file.h"
+#include "lib/eval/moments.h"
 #include "lib/results/value.h"
 #include "tests/catch.h"
 #include "tests/eval/letter_tokenizer.h"
@@ -54,7 +55,7 @@ struct Scored {
 };
 
 Scored score(TinyRun& run, const std::vector<Passage>& passages, const std::string& mode = "baseline",
-             int logits_rows = kScoreRows, Estimator estimator = Estimator::token_mean) {
+             int logits_rows = kScoreRows, Estimator estimator = Estimator::tokens) {
   Scored out;
   Transformer transformer(run.platform, run.model, scoring_shape(passages, logits_rows));
   ScoreHooks hooks;
@@ -145,7 +146,7 @@ TEST_CASE("the mean of passages weighs a short one like a long one") {
   TinyRun run;
   const std::vector<Passage> passages{passage_of(40, 96, 96, 1), passage_of(3, 96, 96, 2),
                                       passage_of(9, 96, 96, 5)};
-  const PerplexityResult result = score(run, passages, "flash", 128, Estimator::passage_mean).result;
+  const PerplexityResult result = score(run, passages, "flash", 128, Estimator::passages).result;
   std::vector<double> means;
   for (const PassageScore& passage : result.passages)
     means.push_back(passage.nll_sum / static_cast<double>(passage.tokens_scored));
@@ -199,7 +200,7 @@ TEST_CASE("a stop keeps the part that is scored") {
   ScoreHooks hooks;
   hooks.stop = [&] { return ++asked > 3; };
   const PerplexityResult result = score_perplexity(transformer, run.platform.backend("flash"), passages,
-                                                   kTokenizer, Estimator::token_mean, hooks);
+                                                   kTokenizer, Estimator::tokens, hooks);
   CHECK(result.stopped);
   CHECK(result.tokens_scored == 7 + 4 + 4);
   CHECK(result.bytes_scored == 2 * 15);
@@ -269,7 +270,7 @@ TEST_CASE("stories260K has the perplexities of its float64 reference") {
     for (const std::string mode : {"reference", "baseline", "flash"}) {
       CAPTURE(passage.name, mode);
       const PerplexityResult result = score_perplexity(transformer, platform.backend(mode), passages,
-                                                       LetterTokenizer(512), Estimator::token_mean);
+                                                       LetterTokenizer(512), Estimator::tokens);
       CHECK(*result.perplexity == Approx(*fields.find("ppl_f64")->number()).epsilon(1e-4));
       CHECK(*result.log_perplexity == Approx(*fields.find("mean_nll_f64")->number()).epsilon(1e-4));
     }

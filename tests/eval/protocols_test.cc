@@ -23,7 +23,12 @@ TextSource source(std::vector<std::string> texts) {
 
 PlanOptions options(std::int64_t context, std::int64_t stride, std::int64_t max_samples = 0,
                     std::int64_t max_tokens = 0) {
-  return {context, stride, max_samples, max_tokens};
+  PlanOptions out;
+  out.context = context;
+  out.stride = stride;
+  out.max_samples = max_samples;
+  out.max_tokens = max_tokens;
+  return out;
 }
 
 }  // namespace
@@ -39,7 +44,7 @@ TEST_CASE("full plans one passage a document and counts what will be scored") {
   CHECK(plan.windows == 4 + 2);
   CHECK(plan.tokens_fed == 4 * 6);
   CHECK(plan.text_bytes == 17);
-  CHECK(plan.estimator == Estimator::token_mean);
+  CHECK(plan.estimator == Estimator::tokens);
   CHECK(plan.token_sha256 == token_stream_sha256(kTokenizer.encode("abcdefghijklmnopq")));
 }
 
@@ -56,7 +61,7 @@ TEST_CASE("limits take the first documents and the first tokens") {
 TEST_CASE("legacy rows skips short lines but counts them and cuts long ones") {
   const EvalPlan plan = make_plan(Protocol::legacy_rows, source({" \nabc\n\nx\n long line here\n", "yz"}),
                                   kTokenizer, options(6, 6));
-  CHECK(plan.estimator == Estimator::passage_mean);
+  CHECK(plan.estimator == Estimator::passages);
   CHECK(plan.samples_seen == 6);
   CHECK(plan.samples_used == 4);  // abc, x with its line end, the long line, yz
   REQUIRE(plan.passages.size() == 4);

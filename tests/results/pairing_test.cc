@@ -59,6 +59,22 @@ TEST_CASE("a setting that only one side states keeps the records apart") {
   CHECK(pairing_of(records).pairs.size() == 1);
 }
 
+TEST_CASE("perplexities of two protocols or recipes are never compared") {
+  for (const std::string key : {"protocol", "dataset_sha256", "token_sha256", "context", "stride", "bos",
+                                "text", "detokenizer", "average", "softmax_dtype"}) {
+    std::vector records{record("baseline", 1, "a"), record("flash", 1, "b")};
+    for (ResultRecord& r : records) {
+      r.app = "attnppl";
+      r.parameters[key] = "full";
+    }
+    CHECK(pairing_of(records).pairs.size() == 1);
+    records[1].parameters[key] = "llama.cpp";
+    const Pairing pairing = pairing_of(records);
+    CHECK(pairing.pairs.empty());
+    CHECK(contains(pairing.unpaired.at(0).reason, key + " (full, llama.cpp)"));
+  }
+}
+
 TEST_CASE("equal settings in another spelling are equal") {
   std::vector records{record("baseline", 1, "a"), record("flash", 1, "b")};
   records[0].parameters["sampling"] = Fields{{"temperature", 0}, {"top_k", 5}};
