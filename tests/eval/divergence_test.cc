@@ -70,7 +70,7 @@ std::vector<float> random_row(std::size_t size, float deviation, std::uint64_t s
 
 TEST_CASE("every figure of two rows is the one of its definition from close rows to far ones") {
   for (const std::size_t size : {std::size_t{2}, std::size_t{5}, std::size_t{61}, std::size_t{4099}}) {
-    for (const float noise : {1e-5F, 1e-3F, 0.1F, 1.0F, 20.0F}) {
+    for (const float noise : {1e-5F, 1e-3F, 0.05F, 0.2F, 1.0F, 20.0F}) {
       CAPTURE(size, noise);
       const std::vector<float> p = random_row(size, 4, size);
       std::vector<float> q = random_row(size, noise, size + 1);
