@@ -1,4 +1,5 @@
 // The next token: greedy choice, the sets that top-k and top-p leave, and the frequencies of many draws.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -102,6 +103,20 @@ TEST_CASE("top p keeps the shortest run of largest whose share reaches p") {
   CHECK(support(kRow, drawn(1, 0, 0.69F)) == std::set<int>{0, 2});
   CHECK(support(kRow, drawn(1, 0, 0.71F)) == std::set<int>{0, 2, 3});
   CHECK(support(kRow, drawn(1, 0, 1.0F)) == std::set<int>{0, 1, 2, 3});
+}
+
+TEST_CASE("many ties at the border of top k and of top p keep the lower ids") {
+  std::vector<float> row(200, -4);  // 10 above at the end, the others tie
+  std::fill(row.end() - 10, row.end(), -2.0F);
+  std::set<int> kept;
+  for (int i = 0; i < 20; ++i) kept.insert(i);
+  for (int i = 190; i < 200; ++i) kept.insert(i);
+  CHECK(support(row, drawn(1, 30)) == kept);
+  // In units of a tie's share: what reaches 10 e^2 + 19.5 of 10 e^2 + 190 is what 20 ties reach.
+  const double above = 10 * std::exp(2.0);
+  CHECK(support(row, drawn(1, 0, static_cast<float>((above + 19.5) / (above + 190)))) == kept);
+  CHECK(support(std::vector<float>(64, 3), drawn(1, 0, 0.25F)).size() == 16);
+  CHECK(support(std::vector<float>(64, 3), drawn(1, 0, 1e-6F)) == std::set<int>{0});
 }
 
 TEST_CASE("top p counts within what top k left and after the temperature") {
