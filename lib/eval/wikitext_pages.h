@@ -15,7 +15,7 @@ namespace attn {
 // part of it.
 std::vector<std::string> wikitext_pages(std::string_view text);
 
-// Undoes WikiText's spacing: 20 replacements, in the order of lm_eval/tasks/wikitext/preprocess_wikitext.py.
+// Undoes WikiText's spacing: 24 replacements, in the order of lm_eval/tasks/wikitext/preprocess_wikitext.py.
 // Two of them reach further than their name: what stands between any two apostrophes or quotes is trimmed, in
 // pairs from the page's first one on, across lines.
 std::string wikitext_detokenize(std::string_view page);

@@ -141,7 +141,7 @@ TEST_CASE("every protocol gives token word and byte perplexities with its own ru
   write_text_file(setting.text, longer);
   for (const std::string protocol : {"full", "hf-strided", "lm-eval", "llama.cpp", "legacy-window"}) {
     const ProgramResult result =
-        setting.run({"--protocol", protocol, "--mode", "flash", "--context", "16", "--stride", "8"});
+        setting.run({"--protocol", protocol, "--mode", "both", "--context", "16", "--stride", "8"});
     CAPTURE(protocol, result.out, result.err);
     REQUIRE(result.exit_code == 0);
     CHECK(contains(result.out, "protocol " + protocol + ": "));
@@ -167,6 +167,7 @@ TEST_CASE("every protocol gives token word and byte perplexities with its own ru
     CHECK(number(metrics, "byte_perplexity") == Approx(std::exp(nll / number(metrics, "bytes_scored"))));
     CHECK(number(metrics, "bits_per_byte") == Approx(std::log2(number(metrics, "byte_perplexity"))));
     CHECK(number(metrics, "bootstrap_error") > 0);
+    CHECK(number(metrics, "log_ppl_diff") < 1e-5);
     const double tokens = number(metrics, "tokens");
     const double scored = number(metrics, "tokens_scored");
     CHECK(scored == (protocol == "lm-eval"     ? tokens
