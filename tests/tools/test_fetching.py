@@ -45,8 +45,9 @@ class OneFile(FetchTest):
         original = self.server.answer
 
         def answer_once(request):  # the first body is cut, then the server is gone
+            if self.server.seen:
+                self.server.status["/f"] = 503  # before the client can have its answer and go on
             original(request)
-            self.server.status["/f"] = 503
 
         self.server.answer = answer_once
         with self.assertRaises(FetchError) as caught:
