@@ -157,24 +157,24 @@ void Divergence::add(std::int64_t position, const RowDivergence& row) {
   same_argmax += row.same_argmax ? 1 : 0;
   diff_sum_ += row.mean_diff;
   top5_sum_ += row.top5_shared;
-  kl_sum_ += row.kl;
-  js_sum_ += row.js;
+  kl_sum_.add(row.kl);
+  js_sum_.add(row.js);
   kl.add(row.kl);
   if (!row.target) return;
   ++targets;
   max_loss_diff = std::max(max_loss_diff, std::fabs(row.target->other_loss - row.target->base_loss));
   delta_p.add(row.target->delta_p);
-  delta_p_sum_ += row.target->delta_p;
-  delta_p_squares_ += row.target->delta_p * row.target->delta_p;
+  delta_p_sum_.add(row.target->delta_p);
+  delta_p_squares_.add(row.target->delta_p * row.target->delta_p);
   perplexity.add(row.target->base_loss, row.target->other_loss);
 }
 
 double Divergence::mean_delta_p() const {
-  return targets == 0 ? 0 : delta_p_sum_ / static_cast<double>(targets);
+  return targets == 0 ? 0 : delta_p_sum_.sum() / static_cast<double>(targets);
 }
 
 double Divergence::rms_delta_p() const {
-  return targets == 0 ? 0 : std::sqrt(delta_p_squares_ / static_cast<double>(targets));
+  return targets == 0 ? 0 : std::sqrt(delta_p_squares_.sum() / static_cast<double>(targets));
 }
 
 }  // namespace attn

@@ -58,8 +58,8 @@ struct Divergence {
 
   void add(std::int64_t position, const RowDivergence& row);
   double mean_diff() const { return mean(diff_sum_); }
-  double mean_kl() const { return mean(kl_sum_); }
-  double mean_js() const { return mean(js_sum_); }
+  double mean_kl() const { return mean(kl_sum_.sum()); }
+  double mean_js() const { return mean(js_sum_.sum()); }
   double argmax_agreement() const { return mean(static_cast<double>(same_argmax)); }  // 0 ... 1
   double top5_agreement() const { return mean(top5_sum_); }                           // mean of top5_shared
   double mean_delta_p() const;
@@ -67,7 +67,8 @@ struct Divergence {
 
  private:
   double mean(double sum) const { return rows == 0 ? 0 : sum / static_cast<double>(rows); }
-  double diff_sum_ = 0, top5_sum_ = 0, kl_sum_ = 0, js_sum_ = 0, delta_p_sum_ = 0, delta_p_squares_ = 0;
+  double diff_sum_ = 0, top5_sum_ = 0;
+  RunningMoments kl_sum_, js_sum_, delta_p_sum_, delta_p_squares_;
 };
 
 }  // namespace attn

@@ -38,36 +38,31 @@ double student_t_975(std::int64_t degrees) {
 
 void PairedRatio::add(double base_loss, double other_loss) {
   const double difference = other_loss - base_loss;
-  ++tokens_;
-  base_sum_ += base_loss;
-  other_sum_ += other_loss;
-  difference_sum_ += difference;
+  base_.add(base_loss);
+  other_.add(other_loss);
+  differences_.add(difference);
   block_sum_ += difference;
   if (++in_block_ < block_tokens_) return;
-  const double mean = block_sum_ / static_cast<double>(block_tokens_);
-  const double delta = mean - block_mean_;
-  block_mean_ += delta / static_cast<double>(++blocks_);
-  block_squares_ += delta * (mean - block_mean_);
+  block_means_.add(block_sum_ / static_cast<double>(block_tokens_));
   block_sum_ = 0;
   in_block_ = 0;
 }
 
 std::optional<PerplexityRatio> PairedRatio::result() const {
-  if (tokens_ == 0) return std::nullopt;
-  const auto tokens = static_cast<double>(tokens_);
+  if (differences_.count() == 0) return std::nullopt;
+  const auto tokens = static_cast<double>(differences_.count());
   PerplexityRatio out;
-  out.tokens = tokens_;
-  out.blocks = blocks_;
-  out.base_log_perplexity = base_sum_ / tokens;
-  out.other_log_perplexity = other_sum_ / tokens;
-  out.log_ratio = difference_sum_ / tokens;
+  out.tokens = differences_.count();
+  out.blocks = block_means_.count();
+  out.base_log_perplexity = base_.sum() / tokens;
+  out.other_log_perplexity = other_.sum() / tokens;
+  out.log_ratio = differences_.sum() / tokens;
   out.ratio = finite_exp(out.log_ratio);
-  if (blocks_ < 2) return out;
-  const double variance = block_squares_ / static_cast<double>(blocks_ - 1);
-  const double error = std::sqrt(variance * static_cast<double>(block_tokens_) / tokens);
+  if (out.blocks < 2) return out;
+  const double error = std::sqrt(block_means_.variance() * static_cast<double>(block_tokens_) / tokens);
   if (!std::isfinite(error)) return out;
   out.log_standard_error = error;
-  const double half_width = student_t_975(blocks_ - 1) * error;
+  const double half_width = student_t_975(out.blocks - 1) * error;
   out.low = finite_exp(out.log_ratio - half_width);
   out.high = finite_exp(out.log_ratio + half_width);
   return out;

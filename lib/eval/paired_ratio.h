@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "lib/eval/moments.h"
+
 namespace attn {
 
 // Tokens that stand together in one block of the error bar: far more than the few over which losses of
@@ -42,9 +44,9 @@ class PairedRatio {
 
  private:
   std::int64_t block_tokens_;
-  std::int64_t tokens_ = 0, blocks_ = 0, in_block_ = 0;
-  double base_sum_ = 0, other_sum_ = 0, difference_sum_ = 0, block_sum_ = 0;
-  double block_mean_ = 0, block_squares_ = 0;  // of whole blocks' means, running (Welford 1962)
+  RunningMoments base_, other_, differences_, block_means_;
+  std::int64_t in_block_ = 0;
+  double block_sum_ = 0;
 };
 
 // The 97.5 % point of Student's t with this many degrees of freedom (at least 1), to three decimals.
