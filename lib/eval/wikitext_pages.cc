@@ -4,27 +4,21 @@
 #include <array>
 #include <utility>
 
+#include "lib/text/unicode.h"
 #include "lib/text/utf8.h"
 
 namespace attn {
 namespace {
 
-// White space of Python's str: Unicode's, and the four separators of ASCII.
-bool is_space(char32_t c) {
-  return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-         c == 0x3000;
-}
-
 std::string_view trimmed(std::string_view text) {
   while (!text.empty()) {
     const Utf8Char first = decode_utf8(text, 0);
-    if (!is_space(first.code_point)) break;
+    if (!is_python_space(first.code_point)) break;
     text.remove_prefix(first.bytes);
   }
   while (!text.empty()) {
     const std::size_t last = previous_utf8(text, text.size());
-    if (!is_space(decode_utf8(text, last).code_point)) break;
+    if (!is_python_space(decode_utf8(text, last).code_point)) break;
     text = text.substr(0, last);
   }
   return text;
@@ -124,7 +118,7 @@ TextCounts wikitext_counts(std::string_view page) {
   bool in_space = false;
   for (std::size_t at = 0; at < page.size();) {
     const Utf8Char c = decode_utf8(page, at);
-    const bool space = is_space(c.code_point);
+    const bool space = is_python_space(c.code_point);
     if (space && !in_space) ++counts.words;
     in_space = space;
     at += c.bytes;

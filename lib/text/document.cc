@@ -10,6 +10,7 @@
 
 #include "lib/core/error.h"
 #include "lib/core/text_file.h"
+#include "lib/text/document_selection.h"
 #include "lib/text/tokenizer.h"
 
 namespace attn {
@@ -28,6 +29,16 @@ bool is_dataset_file(const fs::path& path) {
   return std::find(kExtensions.begin(), kExtensions.end(), kind_extension(path)) != kExtensions.end();
 }
 
+std::int64_t count_crlf(std::string_view text) {
+  std::int64_t count = 0;
+  for (std::size_t at = text.find('\r'); at != std::string_view::npos; at = text.find('\r', at + 1)) {
+    if (at + 1 < text.size() && text[at + 1] == '\n') ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
 std::string text_of_json_line(const std::string& line, bool ended, const std::string& where) {
   nlohmann::json object;
   try {
@@ -43,7 +54,17 @@ std::string text_of_json_line(const std::string& line, bool ended, const std::st
   return std::move(text->get_ref<std::string&>());
 }
 
-}  // namespace
+std::int64_t unify_line_ends(std::string& text) {
+  const std::int64_t count = count_crlf(text);
+  if (count == 0) return 0;
+  std::size_t kept = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\r' && at + 1 < text.size() && text[at + 1] == '\n') continue;
+    text[kept++] = text[at];
+  }
+  text.resize(kept);
+  return count;
+}
 
 std::vector<fs::path> document_files(const fs::path& path) {
   if (!fs::exists(path)) fail(ErrorKind::bad_input, "{}: does not exist", path.string());
@@ -65,14 +86,52 @@ std::vector<fs::path> document_files(const fs::path& path) {
 
 struct DocumentReader::State {
   std::vector<fs::path> files;
+  std::string source;  // for messages
+  LineEnds line_ends = LineEnds::keep;
+  DocumentSelection selection;
   std::size_t next_file = 0;
   std::optional<TextFile> lines;  // the .jsonl file that is open
   std::int64_t line_number = 0;
   std::string line;
+  std::int64_t crlf = 0;   // line ends that were kept as "\r\n"
+  std::string crlf_first;  // the first document that has one
+
+  Document finished(std::string name, std::string text) {
+    if (line_ends == LineEnds::lf) {
+      unify_line_ends(text);
+    } else if (const std::int64_t count = count_crlf(text); count > 0) {
+      if (crlf == 0) crlf_first = name;
+      crlf += count;
+    }
+    return {std::move(name), std::move(text)};
+  }
+
+  // The next line of the open file that is asked for; nothing at its end.
+  std::optional<Document> next_line() {
+    const fs::path& path = files[next_file - 1];
+    bool ended = false;
+    while (!selection.exhausted() && lines->read_line(line, &ended)) {
+      const std::string number = fmt::format(":{}", ++line_number);
+      std::string name = path.filename().string() + number;
+      if (!selection.takes(name)) continue;
+      return finished(std::move(name), text_of_json_line(line, ended, path.string() + number));
+    }
+    if (line_number == 0 && !selection.exhausted())
+      fail(ErrorKind::bad_input, "{}: the file is empty", path.string());
+    lines.reset();
+    return std::nullopt;
+  }
 };
 
-DocumentReader::DocumentReader(const fs::path& path) : state_(std::make_unique<State>()) {
-  state_->files = document_files(path);
+DocumentReader::DocumentReader(const fs::path& path, ReadOptions options)
+    : DocumentReader(document_files(path), path.string(), std::move(options)) {}
+
+DocumentReader::DocumentReader(std::vector<fs::path> files, const std::string& source, ReadOptions options)
+    : state_(std::make_unique<State>()) {
+  state_->files = std::move(files);
+  state_->source = source;
+  state_->line_ends = options.line_ends;
+  state_->selection = DocumentSelection(std::move(options.documents));
 }
 DocumentReader::~DocumentReader() = default;
 DocumentReader::DocumentReader(DocumentReader&&) noexcept = default;
@@ -82,29 +141,34 @@ std::optional<Document> DocumentReader::next() {
   State& s = *state_;
   while (true) {
     if (s.lines) {
-      const fs::path& path = s.files[s.next_file - 1];
-      bool ended = false;
-      if (s.lines->read_line(s.line, &ended)) {
-        ++s.line_number;
-        const std::string number = ":" + std::to_string(s.line_number);
-        return Document{path.filename().string() + number,
-                        text_of_json_line(s.line, ended, path.string() + number)};
-      }
-      if (s.line_number == 0) fail(ErrorKind::bad_input, "{}: the file is empty", path.string());
-      s.lines.reset();
+      if (auto document = s.next_line()) return document;
     }
-    if (s.next_file == s.files.size()) return std::nullopt;
+    if (s.next_file == s.files.size() || s.selection.exhausted()) {
+      s.selection.require_all(s.source);
+      return std::nullopt;
+    }
     const fs::path& path = s.files[s.next_file++];
     if (kind_extension(path) == ".jsonl") {
       s.lines.emplace(path);
       s.line_number = 0;
       continue;
     }
-    Document document{path.filename().string(), read_text_file(path)};
-    if (document.text.empty()) fail(ErrorKind::bad_input, "{}: the file is empty", path.string());
-    validate_utf8(document.text, path.string());
-    return document;
+    if (!s.selection.takes(path.filename().string())) continue;
+    std::string text = read_text_file(path);
+    if (text.empty()) fail(ErrorKind::bad_input, "{}: the file is empty", path.string());
+    validate_utf8(text, path.string());
+    return s.finished(path.filename().string(), std::move(text));
   }
+}
+
+std::optional<std::string> DocumentReader::line_end_warning() const {
+  const State& s = *state_;
+  if (s.crlf == 0) return std::nullopt;
+  return fmt::format(
+      "{}: {} line ends are CRLF (the first in {}) and stay so: ids and perplexity are not those of the same "
+      "text "
+      "with LF",
+      s.source, s.crlf, s.crlf_first);
 }
 
 }  // namespace attn

@@ -23,12 +23,6 @@ std::string whole_nfc(std::string_view text) {
   return {reinterpret_cast<const char*>(composed), static_cast<std::size_t>(size)};
 }
 
-bool is_white_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-         c == 0x3000;
-}
-
 utf8proc_category_t category_of(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
 bool is_mark(utf8proc_category_t category) {
@@ -55,6 +49,14 @@ bool is_nfc_inert(char32_t c, utf8proc_category_t category) {
 }
 
 }  // namespace
+
+bool is_white_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
+}
+
+bool is_python_space(char32_t c) { return is_white_space(c) || (c >= 0x1c && c <= 0x1f); }
 
 UnicodeTable::UnicodeTable() : basic_(0x10000) {
   for (std::size_t c = 0; c < basic_.size(); ++c) basic_[c] = compute_flags(static_cast<char32_t>(c));

@@ -18,6 +18,11 @@ enum CharClass : std::uint8_t {
   kNfcInert = 8,
 };
 
+// The property White_Space.
+bool is_white_space(char32_t c);
+// What Python's str.isspace(), str.split() and the \s of its `re` call white space: that and U+001C..U+001F.
+bool is_python_space(char32_t c);
+
 // Of the Unicode version that utf8proc has (15 in Debian 12): characters younger than that, or than the
 // program that made a tokenizer, may be classed or ordered differently by the two.
 class UnicodeTable {

@@ -103,6 +103,79 @@ TEST_CASE("documents: bad files are named with the line") {
   CHECK(has(message_of(folder.write("wrong.txt.zst", "this is no zstd")), "wrong.txt.zst"));
 }
 
+TEST_CASE("documents: a list of names selects and reads nothing else") {
+  const TemporaryFolder folder;
+  folder.write("10.txt.zst", packed("ten"));
+  folder.write("11.txt", "eleven");
+  folder.write("12.txt", "not UTF-8: \xff");
+  folder.write("13.txt.zst", "no zstd");
+  folder.write("set.jsonl", "{\"text\": \"a\"}\nno JSON\n{\"text\": \"c\"}\n");
+  const auto selected = [&](std::vector<std::string> names) {
+    DocumentReader reader(folder.path(), {std::move(names), LineEnds::keep});
+    std::string texts;
+    while (const auto document = reader.next()) texts += document->name + "=" + document->text + " ";
+    return texts;
+  };
+  CHECK(selected({"10", "set:3", "11.txt"}) == "10.txt.zst=ten 11.txt=eleven set.jsonl:3=c ");
+  CHECK(selected({"10.txt"}) == "10.txt.zst=ten ");
+  CHECK(selected({"set.jsonl:1", "10.txt.zst"}) == "10.txt.zst=ten set.jsonl:1=a ");
+  for (const auto& [names, part] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{{{"10", "99", "7"}, "no document 99, 7"},
+                                                                     {{"99"}, "10.txt.zst"},
+                                                                     {{"12"}, "offset 11"},
+                                                                     {{"set:2"}, "set.jsonl:2"},
+                                                                     {{"10", "10"}, "twice"},
+                                                                     {{""}, "empty name"}}) {
+    try {
+      selected(names);
+      FAIL("accepted " << names[0]);
+    } catch (const Error& e) {
+      INFO(e.what());
+      CHECK(has(e.what(), part));
+    }
+  }
+  const TemporaryFolder twins;
+  twins.write("a.raw", "raw");
+  twins.write("a.txt", "text");
+  CHECK_THROWS_AS(DocumentReader(twins.path(), {{"b"}, LineEnds::keep}).next(), Error);
+  DocumentReader both(twins.path(), {{"a"}, LineEnds::keep});
+  CHECK(both.next()->text == "raw");
+  CHECK_THROWS_AS(both.next(), Error);  // the name fits two
+  DocumentReader full(twins.path(), {{"a.txt"}, LineEnds::keep});
+  CHECK(full.next()->text == "text");
+  CHECK_FALSE(full.next());
+}
+
+TEST_CASE("documents: the name in full comes before a shorter form of another") {
+  const TemporaryFolder folder;
+  folder.write("a.txt", "plain");
+  folder.write("a.txt.zst", packed("packed"));
+  DocumentReader reader(folder.path(), {{"a.txt"}, LineEnds::keep});
+  CHECK(reader.next()->text == "plain");
+  CHECK_FALSE(reader.next());
+}
+
+TEST_CASE("documents: line ends stay with a warning or become LF") {
+  const TemporaryFolder folder;
+  const std::string unix_text = "one\n\ntwo\rthree\n";
+  const std::string dos_text = "one\r\n\r\ntwo\rthree\r\n";
+  folder.write("a.txt", unix_text);
+  folder.write("b.txt", dos_text);
+  DocumentReader keep(folder.path());
+  CHECK(keep.next()->text == unix_text);
+  CHECK_FALSE(keep.line_end_warning());
+  CHECK(keep.next()->text == dos_text);
+  REQUIRE(keep.line_end_warning());
+  CHECK(has(*keep.line_end_warning(), "3 line ends are CRLF (the first in b.txt)"));
+  DocumentReader lf(folder.path(), {{}, LineEnds::lf});
+  CHECK(lf.next()->text == unix_text);
+  CHECK(lf.next()->text == unix_text);
+  CHECK_FALSE(lf.line_end_warning());
+  std::string lone = "\r\r\n\n\r";
+  CHECK(unify_line_ends(lone) == 1);
+  CHECK(lone == "\r\n\n\r");
+}
+
 TEST_CASE("windows: every token but the first is scored exactly once with enough context") {
   for (std::int64_t n = 0; n <= 40; ++n) {
     for (std::int64_t context = 2; context <= 12; ++context) {
