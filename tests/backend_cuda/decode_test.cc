@@ -8,6 +8,7 @@
 #include "lib/core/rng.h"
 #include "lib/tensor/convert.h"
 #include "lib/tensor/dtype_names.h"
+#include "tests/download_numbers.h"
 #include "tests/gpu.h"
 
 using namespace attn;
@@ -39,14 +40,6 @@ Tensor random_tensor(Device& device, DType dtype, const Shape& shape, std::uint6
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = random_normal(11, stream, i);
   upload_floats(device, tensor.view, values);
   return tensor;
-}
-
-std::vector<float> numbers(Device& device, const TensorView& view) {
-  std::vector<char> bits(view.bytes());
-  device.download(bits.data(), view.data, bits.size());
-  std::vector<float> out(static_cast<std::size_t>(view.shape.elements()));
-  convert_elements(bits.data(), view.dtype, out.data(), DType::f32, out.size());
-  return out;
 }
 
 std::vector<unsigned char> bytes_of(Device& device, const Buffer& buffer) {

@@ -6,6 +6,7 @@
 #include "lib/core/rng.h"
 #include "lib/tensor/convert.h"
 #include "lib/tensor/dtype_names.h"
+#include "tests/download_numbers.h"
 #include "tests/gpu.h"
 
 using namespace attn;
@@ -35,14 +36,6 @@ struct Matrix {
     return static_cast<double>(host[static_cast<std::size_t>(row * gpu.view.extent(1) + column)]);
   }
 };
-
-std::vector<float> numbers(Device& device, const TensorView& view) {
-  std::vector<char> bits(view.bytes());
-  device.download(bits.data(), view.data, bits.size());
-  std::vector<float> out(static_cast<std::size_t>(view.shape.elements()));
-  convert_elements(bits.data(), view.dtype, out.data(), DType::f32, out.size());
-  return out;
-}
 
 // What rounding the result, and for a bias pass the result before it, may do to numbers of size 4.
 double tolerance(DType dtype) {

@@ -6,6 +6,7 @@
 #include "tests/conformance/attention_cases.h"
 #include "tests/conformance/attention_checks.h"
 #include "tests/conformance/grid_check.h"
+#include "tests/download_numbers.h"
 #include "tests/gpu.h"
 
 using namespace attn;
@@ -48,14 +49,6 @@ Memory memory_of(Platform& platform, const AttentionProblem& p, const AttentionB
   m.scores = device.allocate(backend.scratch(p).scores_bytes, MemoryUse::scores);
   m.workspace = device.allocate(backend.scratch(p).workspace_bytes, MemoryUse::workspace);
   return m;
-}
-
-std::vector<float> numbers(Device& device, const TensorView& view) {
-  std::vector<char> bits(view.bytes());
-  device.download(bits.data(), view.data, bits.size());
-  std::vector<float> out(static_cast<std::size_t>(view.shape.elements()));
-  convert_elements(bits.data(), view.dtype, out.data(), DType::f32, out.size());
-  return out;
 }
 
 // ||ours - truth|| / ||truth||, where a NaN never passes.
