@@ -11,7 +11,7 @@ ROOMS = {
     "kernels/cuda": ["kernels"],
     "lib/core": [],
     "lib/tensor": ["lib/core", "kernels/dtype.h"],
-    "lib/backend": ["lib/tensor"],
+    "lib/backend": ["lib/tensor", "kernels/logit_comparison.h"],
     "lib/backend_cpu": ["lib/backend", "kernels", "kernels/cpu"],
     "lib/backend_cuda": ["lib/backend", "kernels", "kernels/cuda"],
     "lib/text": ["lib/core"],

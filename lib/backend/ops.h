@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/logit_comparison.h"
 #include "lib/core/enum_names.h"
 #include "lib/tensor/tensor.h"
 
@@ -116,6 +117,12 @@ class Ops {
   // losses[r] (f64 on the device) = -ln softmax(logits[r])[targets[r]]; log-softmax in f32 or better.
   // A target below 0 gives 0. logits [rows, vocab], targets [rows] i32.
   virtual void token_losses(const TensorView& logits, const TensorView& targets, double* losses) = 0;
+
+  // rows[r] (on the device) = what logits `other` are apart from `base`, of one row each and of its target.
+  // base, other [rows, vocab] f32, rows may be strided; targets [rows] i32, below 0 or empty view: none. The
+  // same bits in every call on one device.
+  virtual void compare_logits(const TensorView& base, const TensorView& other, const TensorView& targets,
+                              LogitComparison* rows) = 0;
 
   // next[b] from logits [batch, vocab]; the random stream of a row is (seed, b, *past_len). next [batch] i32.
   virtual void pick_token(const TensorView& logits, const SamplingConfig& sampling,

@@ -10,6 +10,7 @@
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/sampling.h"
+#include "lib/backend/logit_comparison.h"
 #include "lib/core/error.h"
 #include "lib/core/rng.h"
 #include "lib/tensor/dtype_names.h"
@@ -163,6 +164,20 @@ class CpuOps : public Ops {
   void token_losses(const TensorView& logits, const TensorView& targets, double* losses) override {
     cpu::token_losses({floats(logits), logits.stride(0), logits.extent(0), logits.extent(1),
                        targets.as<const std::int32_t>(), losses});
+  }
+
+  void compare_logits(const TensorView& base, const TensorView& other, const TensorView& targets,
+                      LogitComparison* rows) override {
+    expect(other.shape == base.shape, "comparison", other, base);
+    expect(targets.empty() || targets.extent(0) == base.extent(0), "comparison", targets, base);
+    const float* p = floats(base);
+    const float* q = floats(other);
+    const auto* target = targets.empty() ? nullptr : targets.as<const std::int32_t>();
+#pragma omp parallel for schedule(static)
+    for (std::int64_t row = 0; row < base.extent(0); ++row) {
+      rows[row] = compare_logit_rows(p + row * base.stride(0), q + row * other.stride(0), base.extent(1),
+                                     target == nullptr ? -1 : target[row * targets.stride(0)]);
+    }
   }
 
   void pick_token(const TensorView& logits, const SamplingConfig& sampling, const std::int32_t* past_len,

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "lib/backend/logit_comparison.h"
 #include "lib/eval/paired_ratio.h"
 #include "lib/eval/quantile_sketch.h"
 #include "lib/text/token.h"
@@ -32,7 +33,11 @@ struct RowDivergence {
   std::optional<std::int64_t> first_nonfinite;
 };
 
-// Throws Error{internal} for rows of different or no length and for a target that is outside of them.
+// What Ops::compare_logits found of a row.
+RowDivergence row_divergence(const LogitComparison& compared);
+
+// On the host. Throws Error{internal} for rows of different or no length and for a target that is outside of
+// them.
 RowDivergence compare_rows(std::span<const float> p, std::span<const float> q,
                            std::optional<TokenId> target = std::nullopt);
 
