@@ -6,6 +6,9 @@
 #include <CLI/CLI.hpp>
 
 #include "lib/core/error.h"
+#include "lib/text/document.h"
+#include "lib/text/document_selection.h"
+#include "lib/text/pg19.h"
 
 namespace attn {
 
@@ -47,8 +50,16 @@ void add_ppl_options(CLI::App& app, PplOptions& options) {
   add_model_options(app, options.model);
   app.add_option(
          "--dataset", options.dataset,
-         "sample (bundled), wikitext or pg19 (after tools/fetch_datasets), or a file or folder of .txt, "
-         ".jsonl, .zst of both")
+         "sample (bundled); wikitext (or wikitext-2), wikitext-103, pg19 (after tools/fetch_datasets); or a "
+         "file or folder of .txt, .raw, .tokens, .jsonl, each also with .zst")
+      ->capture_default_str();
+  as_list(app.add_option("--documents", options.documents,
+                         "Only the documents of these names: of a file, with or without its ending, or "
+                         "FILE:LINE of a .jsonl (10146,10321)"));
+  app.add_option("--split", options.split,
+                 "test or validation: of wikitext (default: test), of pg19 or a folder of its books the "
+                 "books of that split");
+  app.add_option("--line-ends", options.line_ends, "keep: CRLF stays, with a warning; lf: it is read as LF")
       ->capture_default_str();
   as_list(
       app.add_option("--mode", options.modes, "baseline, flash, reference; both stands for the first two"))
@@ -117,12 +128,36 @@ void add_ppl_options(CLI::App& app, PplOptions& options) {
       ->group(group);
 }
 
+bool is_wikitext(const std::string& dataset) {
+  return dataset == "wikitext" || dataset == "wikitext-2" || dataset == "wikitext-103";
+}
+
 std::optional<int> asked_context(const PplOptions& options) {
   const bool window_first = options.dataset == "pg19";
   const auto& first = window_first ? options.window : options.max_length;
   const auto& second = window_first ? options.max_length : options.window;
   return first ? first : second;
 }
+
+namespace {
+
+void check_split(const PplOptions& options) {
+  const Pg19Options& pg19 = options.pg19;
+  if (!options.split.empty()) {
+    kPg19SplitNames.parse(options.split, "--split");
+    if (options.dataset == "sample")
+      fail(ErrorKind::usage, "--split is for wikitext, pg19 or a folder of its books, not for sample");
+  }
+  if (options.dataset != "pg19" || (options.split.empty() && options.documents.empty())) return;
+  if (pg19.mode == "sample1" || !pg19.sample_path.empty() || !pg19.url.empty()) {
+    fail(ErrorKind::usage,
+         "{} chooses among all books; leave out --pg19-mode sample1, --pg19-sample-path and --pg19-url, "
+         "which name one",
+         options.split.empty() ? "--documents" : "--split");
+  }
+}
+
+}  // namespace
 
 std::vector<std::string> settle(PplOptions& options) {
   if (std::find(options.modes.begin(), options.modes.end(), "both") != options.modes.end()) {
@@ -140,13 +175,16 @@ std::vector<std::string> settle(PplOptions& options) {
   if (!options.bos.empty()) kBosRuleNames.parse(options.bos, "--bos");
   if (!options.text.empty()) kTextFormNames.parse(options.text, "--text");
   if (!options.average.empty()) kEstimatorNames.parse(options.average, "--average");
+  kLineEndsNames.parse(options.line_ends, "--line-ends");
+  DocumentSelection{options.documents};  // its complaints about the list
+  check_split(options);
   if (options.tokenize_only && options.out_given)
     fail(ErrorKind::usage, "--tokenize-only prints and writes no record: leave out --out");
   const Pg19Options& pg19 = options.pg19;
   if (pg19.force_download) {
     fail(ErrorKind::unsupported,
          "attnppl never downloads; run tools/fetch_datasets {} and leave out --force-download",
-         options.dataset == "wikitext" ? "wikitext" : "pg19");
+         is_wikitext(options.dataset) ? options.dataset : "pg19");
   }
   if (!pg19.sample_path.empty() && !pg19.url.empty())
     fail(ErrorKind::usage, "--pg19-sample-path and --pg19-url both name the one book: give one of them");

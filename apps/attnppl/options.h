@@ -26,6 +26,9 @@ struct Pg19Options {
 struct PplOptions {
   ModelOptions model;
   std::string dataset = "sample";
+  std::vector<std::string> documents;  // names, as DocumentSelection has them; empty: all
+  std::string line_ends = "keep";      // a LineEnds
+  std::string split;                   // a Pg19Split's name; empty: none asked for
   std::vector<std::string> modes{"baseline", "flash"};
   std::vector<std::string> protocols{"full"};
   std::optional<std::int64_t> max_samples;
@@ -46,6 +49,9 @@ std::string ppl_help();
 // has no effect in this run: printed and recorded, so that none is ignored in silence. Throws Error{usage},
 // and Error{unsupported} for a download.
 std::vector<std::string> settle(PplOptions& options);
+
+// The names that stand for a data set beside files and folders.
+bool is_wikitext(const std::string& dataset);
 
 // The context of a window as asked: --window comes first for pg19, --max-length for any other data set.
 std::optional<int> asked_context(const PplOptions& options);
