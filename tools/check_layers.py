@@ -25,6 +25,7 @@ ROOMS = {
 FACTORY = "lib/backend/platform.cc"
 FILES = {
     FACTORY: ["lib/backend_cpu", "lib/backend_cuda"],  # the factory knows every device
+    "lib/backend/logit_comparison.cc": ["kernels/logit_terms.h"],  # the formulas that GPUs compute with too
     "lib/backend/attention_inputs.h": ["kernels/attention_params.h"],  # from our tensors to the struct kernels take
 }
 # Where a CUDA header may stand; elsewhere a build without CUDA must compile.

@@ -5,11 +5,12 @@
 #include <array>
 #include <cmath>
 
+#include "kernels/logit_terms.h"
+
 namespace attn {
 namespace {
 
 constexpr int kTop = 5;
-constexpr double kLn2 = 0.69314718055994530942;
 
 // The places of the largest logits, largest first; of equal ones the first in the row.
 class Largest {
@@ -48,52 +49,6 @@ double log_sum_exp(const float* row, std::int64_t vocab, double largest) {
   return largest + std::log(sum);
 }
 
-struct Terms {
-  double kl = 0, js = 0;
-};
-
-// Up to this the series of close_terms are exact to 1e-11; rows that are close cost a third with them.
-constexpr double kClose = 0.125;
-
-// Taylor series in diff = ln(q / p) of p (e^diff - 1 - diff), and of
-// p / 2 (e^diff (diff - m) - m) with m = ln((1 + e^diff) / 2).
-Terms close_terms(double p, double diff) {
-  const double d = diff;
-  const double of_kl =
-      1.0 / 2 +
-      d * (1.0 / 6 + d * (1.0 / 24 +
-                          d * (1.0 / 120 +
-                               d * (1.0 / 720 + d * (1.0 / 5040 + d * (1.0 / 40320 + d * (1.0 / 362880)))))));
-  const double of_js =
-      1.0 / 8 +
-      d * (1.0 / 16 +
-           d * (1.0 / 64 + d * (1.0 / 384 + d * (1.0 / 2304 + d * (1.0 / 11520 + d * (1.0 / 92160))))));
-  return {p * d * d * of_kl, p * d * d * of_js};
-}
-
-// What one token of the vocabulary adds. The terms of KL are p ln(p / q) - p + q: their sum is the same,
-// since both softmaxes sum to 1, but none is below 0, so nothing cancels where p and q are close.
-Terms terms_of(double log_p, double log_q) {
-  const double diff = log_q - log_p;
-  if (diff == 0) return {};
-  if (std::fabs(diff) <= kClose) return close_terms(std::exp(log_p), diff);
-  const double larger = std::exp(std::max(log_p, log_q));
-  const double shrink = std::expm1(-std::fabs(diff));  // smaller / larger - 1
-  const double smaller = larger * (1 + shrink);
-  const double log_mean = std::log1p(0.5 * shrink);  // ln((p + q) / 2 / larger)
-  Terms out;
-  out.js = 0.5 * (-larger * log_mean - smaller * (std::fabs(diff) + log_mean));
-  const double p = diff < 0 ? larger : smaller;
-  const double q = diff < 0 ? smaller : larger;
-  if (std::fabs(diff) <= 1) {
-    const double growth = diff < 0 ? shrink : -shrink / (1 + shrink);  // q / p - 1
-    out.kl = p * (growth - diff);
-  } else {
-    out.kl = q - p - p * diff;
-  }
-  return out;
-}
-
 }  // namespace
 
 LogitComparison compare_logit_rows(const float* base, const float* other, std::int64_t vocab,
@@ -120,14 +75,13 @@ LogitComparison compare_logit_rows(const float* base, const float* other, std::i
   const double base_norm = log_sum_exp(base, vocab, static_cast<double>(base_top.value()));
   const double other_norm = log_sum_exp(other, vocab, static_cast<double>(other_top.value()));
   for (std::int64_t i = 0; i < vocab; ++i) {
-    const Terms terms =
-        terms_of(static_cast<double>(base[i]) - base_norm, static_cast<double>(other[i]) - other_norm);
+    const DivergenceTerms terms = divergence_terms(static_cast<double>(base[i]) - base_norm,
+                                                   static_cast<double>(other[i]) - other_norm);
     out.kl += terms.kl;
     out.js += terms.js;
   }
-  // A single term may round to a little below 0, and a sum to a little above ln 2.
-  out.kl = std::max(out.kl, 0.0);
-  out.js = std::clamp(out.js, 0.0, kLn2);
+  out.kl = bounded_kl(out.kl);
+  out.js = bounded_js(out.js);
   if (target >= 0) {
     out.target = target;
     out.base_loss = base_norm - static_cast<double>(base[target]);

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/embedding.h"
+#include "kernels/cuda/logit_comparison.h"
 #include "kernels/cuda/loss.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rope.h"
@@ -152,6 +153,26 @@ class CudaOps : public Ops {
     ATTN_CUDA(cuda::token_losses({logits.as<const float>(), logits.stride(0), logits.extent(0),
                                   logits.extent(1), targets.as<const std::int32_t>(), losses},
                                  device_.stream()));
+  }
+
+  void compare_logits(const TensorView& base, const TensorView& other, const TensorView& targets,
+                      LogitComparison* rows) override {
+    expect_floats(base, "logits");
+    expect(other.shape == base.shape && other.dtype == base.dtype, "comparison", other, base);
+    expect(targets.empty() || targets.extent(0) == base.extent(0), "comparison", targets, base);
+    cuda::CompareLogits args{};
+    args.base = base.as<const float>();
+    args.base_step = base.stride(0);
+    args.other = other.as<const float>();
+    args.other_step = other.stride(0);
+    args.rows = base.extent(0);
+    args.vocab = base.extent(1);
+    if (!targets.empty()) {
+      args.targets = targets.as<const std::int32_t>();
+      args.targets_step = targets.stride(0);
+    }
+    args.out = rows;
+    ATTN_CUDA(cuda::compare_logits(args, device_.stream()));
   }
 
   void pick_token(const TensorView& logits, const SamplingConfig& sampling, const std::int32_t* past_len,
