@@ -1,5 +1,4 @@
-// libFuzzer: any bytes as a data-set file, PG-19's metadata, a JSON line, names and rows give documents or an
-// Error.
+// libFuzzer: any bytes as a data-set file, a JSON line and names give documents or an Error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -10,11 +9,10 @@
 #include <unistd.h>
 
 #include "lib/core/error.h"
-#include "lib/eval/protocols.h"
-#include "lib/eval/wikitext_pages.h"
 #include "lib/text/document.h"
 #include "lib/text/document_selection.h"
 #include "lib/text/pg19.h"
+#include "lib/text/tokenizer.h"
 
 namespace {
 
@@ -50,18 +48,8 @@ void check_text(const std::string& text) {
   std::string unified = text;
   const std::int64_t line_ends = attn::unify_line_ends(unified);
   check(unified.size() + static_cast<std::size_t>(line_ends) == text.size());
-  std::string rows;
-  for (const std::string_view row : attn::text_rows(text)) rows += row;
-  check(rows.size() <= text.size());
   const std::int64_t words = attn::count_words(text);
   check(words >= 0 && words <= static_cast<std::int64_t>(text.size()));
-  std::int64_t page_words = 0;
-  for (const std::string& page : attn::wikitext_pages(text)) {
-    page_words += attn::count_words(page);
-    attn::wikitext_counts(page);
-    check(!attn::find_invalid_utf8(attn::wikitext_detokenize(page)));
-  }
-  check(page_words == words);
 }
 
 }  // namespace
@@ -69,10 +57,6 @@ void check_text(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   for (const char* extension : {".txt", ".jsonl", ".txt.zst", ".jsonl.zst"}) read_as_file(bytes, extension);
-  allow_bad_input([&] {
-    for (const attn::Pg19Title& title : attn::parse_pg19_metadata(bytes, "fuzz")) check(title.book >= 0);
-  });
-  attn::pg19_book_of(bytes);
   allow_bad_input([&] { attn::text_of_json_line(std::string(bytes), true, "fuzz:1"); });
   if (!attn::find_invalid_utf8(bytes)) check_text(std::string(bytes));
   const std::string name(bytes.substr(0, bytes.find('\0')));

@@ -137,6 +137,30 @@ class DataSets(FetchTest):
         self.assertEqual(self.unpacked("pg19/8.txt.zst"), b"another")
         self.check(0, "nothing to do", "pg19", "--books", "8,7")
 
+    def test_a_book_of_the_published_size_is_taken_and_said_to_be_no_further_checked(self):
+        published = bytes_like_text(20_500, 4)
+        self.manifest["pg19"]["files"][0]["published_bytes"] = len(published)
+        self.write_manifest()
+        self.server.files["/test/7.txt"] = published
+        self.check(0, "NOT CHECKED further", "pg19")
+        self.assertEqual(self.unpacked("pg19/7.txt.zst"), published)
+        self.check(0, "nothing to do", "pg19")
+        shutil.rmtree(self.dest)
+        self.server.files["/test/7.txt"] = self.BOOK
+        self.check(0, "SHA-256 right", "pg19")
+        shutil.rmtree(self.dest)
+        self.server.files["/test/7.txt"] = published + b"."
+        self.check(3, "not the right file", "pg19")
+
+    def test_a_set_has_another_name_and_files_without_a_hash_say_so(self):
+        self.manifest["wikitext"]["also"] = ["wikitext-2"]
+        for key in ("bytes", "sha256"):
+            del self.manifest["wikitext"]["files"][0][key]
+        self.write_manifest()
+        self.check(0, "a.raw.zst: 50000 bytes of text, NOT CHECKED", "wikitext-2")
+        self.assertEqual(self.left(), ["wikitext/a.raw.zst", "wikitext/b.raw.zst"])
+        self.check(0, "wikitext: all of it was here", "wikitext-2")
+
     def test_a_book_that_nobody_has_is_named_with_the_places_tried(self):
         self.check(3, "/validation/99.txt: the server says 404", "pg19", "--books", "99")
 
