@@ -22,5 +22,6 @@ struct LogitComparison {
   std::int32_t base_argmax = -1, other_argmax = -1;
   std::int32_t first_nonfinite = -1;  // -1: all are finite
 };
+static_assert(sizeof(LogitComparison) == 8 * sizeof(double) + 4 * sizeof(std::int32_t));
 
 }  // namespace attn
