@@ -36,11 +36,12 @@ ATTN_ANY_SIDE DivergenceTerms close_terms(double p, double diff) {
 
 // What one token of the vocabulary adds. The terms of KL are p ln(p / q) - p + q: their sum is the same,
 // since both softmaxes sum to 1, but none is below 0, so nothing cancels where p and q are close.
-ATTN_ANY_SIDE DivergenceTerms divergence_terms(double log_p, double log_q) {
-  const double diff = log_q - log_p;
+// diff is ln(q / p): a difference of logits less that of their norms, which is exact where log_q - log_p,
+// both rounded, would not be.
+ATTN_ANY_SIDE DivergenceTerms divergence_terms(double log_p, double diff) {
   if (diff == 0) return {};
   if (std::fabs(diff) <= kClose) return close_terms(std::exp(log_p), diff);
-  const double larger = std::exp(log_p > log_q ? log_p : log_q);
+  const double larger = std::exp(diff > 0 ? log_p + diff : log_p);
   const double shrink = std::expm1(-std::fabs(diff));  // smaller / larger - 1
   const double smaller = larger * (1 + shrink);
   const double log_mean = std::log1p(0.5 * shrink);  // ln((p + q) / 2 / larger)

@@ -99,82 +99,90 @@ __global__ void __launch_bounds__(kMostThreads, 3) compare_kernel(const CompareL
   __shared__ std::uint64_t keys[kMaxWarps];
   __shared__ std::int32_t places[kMaxWarps];
   const auto vocab = static_cast<std::int32_t>(args.vocab);
+  const bool writes = threadIdx.x == 0;  // each figure once it is there: registers are scarce
   for (std::int64_t r = blockIdx.x; r < args.rows; r += gridDim.x) {
     const float* base = args.base + r * args.base_step;
     const float* other = args.other + r * args.other_step;
     const TwoRows rows{base, other, vocab, packed(base), packed(other)};
-    LogitComparison out;
+    LogitComparison& out = args.out[r];
+    if (writes) out = LogitComparison();
+
     Largest5 base_top;
     Largest5 other_top;
     std::int32_t nonfinite = vocab;
+    double max_diff = 0;
+    double diff_sum = 0;
     rows.for_each([&](float p, float q, std::int32_t id) {
       if (!isfinite(p) || !isfinite(q)) nonfinite = Lesser()(nonfinite, id);
       const double diff = fabs(static_cast<double>(p) - static_cast<double>(q));
-      out.max_diff = Greater()(diff, out.max_diff);
-      out.mean_diff += diff;
+      max_diff = Greater()(diff, max_diff);
+      diff_sum += diff;
       base_top.add(p, id);
       other_top.add(q, id);
     });
     nonfinite = reduce_block(nonfinite, places, Lesser());
     if (nonfinite < vocab) {
-      out = LogitComparison();
-      out.first_nonfinite = nonfinite;
-      if (threadIdx.x == 0) args.out[r] = out;
+      if (writes) out.first_nonfinite = nonfinite;
       continue;
     }
-    out.max_diff = reduce_block(out.max_diff, sums, Greater());
-    out.mean_diff = reduce_block(out.mean_diff, sums, Sum()) / vocab;
+    max_diff = reduce_block(max_diff, sums, Greater());
+    diff_sum = reduce_block(diff_sum, sums, Sum());
+    if (writes) out.max_diff = max_diff;
+    if (writes) out.mean_diff = diff_sum / vocab;
 
     std::uint64_t base_five[kTop];
-    float base_largest = 0;
+#pragma unroll
+    for (int i = 0; i < kTop; ++i) base_five[i] = base_top.take_largest(keys);
+    const float base_largest = logit_of_token(base_five[0]);
     float other_largest = 0;
     int shared_places = 0;
 #pragma unroll
     for (int i = 0; i < kTop; ++i) {
-      base_five[i] = base_top.take_largest(keys);
-      if (i == 0) base_largest = logit_of_token(base_five[i]);
-      if (i == 0) out.base_argmax = id_of(base_five[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < kTop; ++i) {
       const std::uint64_t key = other_top.take_largest(keys);
       if (i == 0) other_largest = logit_of_token(key);
-      if (i == 0) out.other_argmax = id_of(key);
+      if (i == 0 && writes) out.other_argmax = id_of(key);
 #pragma unroll
       for (int j = 0; j < kTop; ++j) shared_places += key != 0 && id_of(base_five[j]) == id_of(key) ? 1 : 0;
     }
-    out.top5_shared = static_cast<double>(shared_places) / (vocab < kTop ? vocab : kTop);
+    if (writes) out.base_argmax = id_of(base_five[0]);
+    if (writes) out.top5_shared = static_cast<double>(shared_places) / (vocab < kTop ? vocab : kTop);
 
-    const bool equal = out.max_diff == 0;  // then all that is between them is 0
+    const bool equal = max_diff == 0;  // then all that is between them is 0
     double base_sum = 0;
     double other_sum = 0;
     rows.for_each([&](float p, float q, std::int32_t) {
       base_sum += exp(static_cast<double>(p) - static_cast<double>(base_largest));
       if (!equal) other_sum += exp(static_cast<double>(q) - static_cast<double>(other_largest));
     });
-    base_sum = reduce_block(base_sum, sums, Sum());
-    const double base_norm = static_cast<double>(base_largest) + log(base_sum);
-    double other_norm = base_norm;
-    if (!equal) {
-      other_norm = static_cast<double>(other_largest) + log(reduce_block(other_sum, sums, Sum()));
-      rows.for_each([&](float p, float q, std::int32_t) {
-        const DivergenceTerms terms =
-            divergence_terms(static_cast<double>(p) - base_norm, static_cast<double>(q) - other_norm);
-        out.kl += terms.kl;
-        out.js += terms.js;
-      });
-      out.kl = bounded_kl(reduce_block(out.kl, sums, Sum()));
-      out.js = bounded_js(reduce_block(out.js, sums, Sum()));
-    }
-
+    const double base_log_sum = log(reduce_block(base_sum, sums, Sum()));
+    const double other_log_sum = equal ? base_log_sum : log(reduce_block(other_sum, sums, Sum()));
+    const double base_norm = static_cast<double>(base_largest) + base_log_sum;
     const std::int32_t target = args.targets == nullptr ? -1 : args.targets[r * args.targets_step];
-    if (target >= 0) {
+    if (writes && target >= 0) {
+      const double other_norm = static_cast<double>(other_largest) + other_log_sum;
+      const double base_loss = base_norm - static_cast<double>(base[target]);
+      const double other_loss = other_norm - static_cast<double>(other[target]);
       out.target = target;
-      out.base_loss = base_norm - static_cast<double>(base[target]);
-      out.other_loss = other_norm - static_cast<double>(other[target]);
-      if (!equal) out.delta_p = exp(-out.other_loss) - exp(-out.base_loss);
+      out.base_loss = base_loss;
+      out.other_loss = other_loss;
+      if (!equal) out.delta_p = exp(-other_loss) - exp(-base_loss);
     }
-    if (threadIdx.x == 0) args.out[r] = out;
+    if (equal) continue;
+
+    const double norm_diff = static_cast<double>(other_largest) - static_cast<double>(base_largest) +
+                             (other_log_sum - base_log_sum);
+    double kl = 0;
+    double js = 0;
+    rows.for_each([&](float p, float q, std::int32_t) {
+      const DivergenceTerms terms = divergence_terms(
+          static_cast<double>(p) - base_norm, static_cast<double>(q) - static_cast<double>(p) - norm_diff);
+      kl += terms.kl;
+      js += terms.js;
+    });
+    kl = reduce_block(kl, sums, Sum());
+    js = reduce_block(js, sums, Sum());
+    if (writes) out.kl = bounded_kl(kl);
+    if (writes) out.js = bounded_js(js);
   }
 }
 

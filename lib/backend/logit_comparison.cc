@@ -42,11 +42,12 @@ class Largest {
   int count_ = 0;
 };
 
-// ln sum exp, with the largest taken out first.
-double log_sum_exp(const float* row, std::int64_t vocab, double largest) {
+// ln sum exp(row - largest).
+double log_sum_exp(const float* row, std::int64_t vocab, float largest) {
   double sum = 0;
-  for (std::int64_t i = 0; i < vocab; ++i) sum += std::exp(static_cast<double>(row[i]) - largest);
-  return largest + std::log(sum);
+  for (std::int64_t i = 0; i < vocab; ++i)
+    sum += std::exp(static_cast<double>(row[i]) - static_cast<double>(largest));
+  return std::log(sum);
 }
 
 }  // namespace
@@ -72,11 +73,17 @@ LogitComparison compare_logit_rows(const float* base, const float* other, std::i
   out.base_argmax = static_cast<std::int32_t>(base_top.place());
   out.other_argmax = static_cast<std::int32_t>(other_top.place());
   out.top5_shared = base_top.shared_with(other_top);
-  const double base_norm = log_sum_exp(base, vocab, static_cast<double>(base_top.value()));
-  const double other_norm = log_sum_exp(other, vocab, static_cast<double>(other_top.value()));
+  const auto base_largest = static_cast<double>(base_top.value());
+  const auto other_largest = static_cast<double>(other_top.value());
+  const double base_log_sum = log_sum_exp(base, vocab, base_top.value());
+  const double other_log_sum = log_sum_exp(other, vocab, other_top.value());
+  const double base_norm = base_largest + base_log_sum;
+  const double other_norm = other_largest + other_log_sum;
+  const double norm_diff = other_largest - base_largest + (other_log_sum - base_log_sum);
   for (std::int64_t i = 0; i < vocab; ++i) {
-    const DivergenceTerms terms = divergence_terms(static_cast<double>(base[i]) - base_norm,
-                                                   static_cast<double>(other[i]) - other_norm);
+    const auto p = static_cast<double>(base[i]);
+    const DivergenceTerms terms =
+        divergence_terms(p - base_norm, static_cast<double>(other[i]) - p - norm_diff);
     out.kl += terms.kl;
     out.js += terms.js;
   }
