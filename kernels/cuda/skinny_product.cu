@@ -82,13 +82,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       init_barrier(&input_empty[lane - (32 - kInputSlots)], kConsumers);
     }
     publish_barriers();
-    __syncwarp();
-    // The others wait for the barriers when they need them; the first weights are asked for at once.
-    asm volatile("bar.arrive 2, %0;\n" ::"n"(kNormed ? kThreads - 32 : kThreads) : "memory");
   }
-  const auto wait_for_barriers = [] {
-    asm volatile("bar.sync 2, %0;\n" ::"n"(kNormed ? kThreads - 32 : kThreads) : "memory");
-  };
+  __syncthreads();  // at one place for all warps: synccheck takes a barrier met at several for divergence
   const SkinnyPart& part = part_of_block(p, layout);
 
   if (warp == kConsumers) {  // weights: they depend on nothing
@@ -127,7 +122,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
   if (warp == kConsumers + 1) {  // the input, where it is not normed
     if (kNormed) return;
-    wait_for_barriers();
     bool waited = false;
     RingPlace place;
     for_groups(part, layout, [&](const Group&) {
@@ -165,7 +159,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     let_next_start();
     norm_input<T>(p, part.norm_bias != nullptr, norm, shared + layout.input, input_step);
   }
-  wait_for_barriers();
   RingPlace place;
   RingPlace input_place;
   int groups_done = 0;

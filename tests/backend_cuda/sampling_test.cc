@@ -163,6 +163,19 @@ TEST_CASE("rows that are hard to divide are picked by the GPU as by the CPU and 
   CHECK(differing <= drawn_in_all / 200);
 }
 
+// For compute-sanitizer, which is 10 to 100 times slower: each way through the kernel once or twice.
+TEST_CASE("a few picks of every way of sampling are the CPU's") {
+  ATTN_OPEN_GPU(gpu);
+  Platform cpu = open_platform("cpu");
+  for (const std::size_t vocab : {5, 3000}) {
+    const std::vector<float> row = normal(vocab, 1);
+    for (const SamplingConfig& sampling : {drawn(0), drawn(1), drawn(1, 3), drawn(1, 0, 0.9F)}) {
+      CAPTURE(vocab, sampling.temperature, sampling.top_k, sampling.top_p);
+      CHECK(picks(gpu, row, sampling, 2) == picks(cpu, row, sampling, 2));
+    }
+  }
+}
+
 TEST_CASE("the GPU keeps the lower ids of those that tie at the border of top k and of top p") {
   ATTN_OPEN_GPU(gpu);
   constexpr std::int64_t kDraws = 20000;
