@@ -1,0 +1,134 @@
+// WindowScorer: batches of windows through several variants of a computation in one pass: losses of each, and
+// comparisons of pairs, computed on the device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lib/backend/logit_comparison.h"
+#include "lib/eval/final_states.h"
+#include "lib/eval/passage.h"
+#include "lib/model/transformer.h"
+
+namespace attn {
+
+// One way to compute logits. Variants may share a transformer; one of other weights or another type (the f32
+// reference of a 16-bit run) has its own, of the same device and vocabulary, with the scorer's room of tokens
+// as capacity and, for prefill, as step. Windows are fed together as many as the transformer's batch allows.
+struct ScoredVariant {
+  Transformer* transformer = nullptr;
+  AttentionBackend* attention = nullptr;
+  ForwardPath path = ForwardPath::prefill;
+};
+
+// Places in the list of variants: q of `other` against p of `base`.
+struct VariantPair {
+  std::size_t base = 0, other = 0;
+};
+
+// What a scorer has room for.
+struct ScoringRoom {
+  int batch = 1;    // windows at a time
+  int tokens = 0;   // fed in the longest window
+  int logits_rows;  // rows of logits at a time, whatever the context is
+  // Sequences are filled up to a multiple of so many tokens, and products of the head to so many rows, so
+  // that a device which chooses an algorithm for each shape meets few of them.
+  int step = 1;
+
+  // kLogitsBytes of logits; on a GPU a step of 64.
+  static ScoringRoom of(const Platform& platform, const ModelConfig& config, int batch, std::int64_t context);
+  // The room that one of the variants' transformers needs.
+  RunShape shape(int sequences) const;
+};
+inline constexpr std::int64_t kLogitsBytes = std::int64_t{256} << 20;
+inline constexpr int kHostLogitsRows = 128;
+
+// The calls of forward() that a path may need within a room.
+std::vector<Reservation> scoring_calls(ForwardPath path, int tokens);
+
+// Bytes by purpose of a transformer of room.shape(sequences) with these variants on it, weights included, and
+// of a scorer of them; `shared`: how many of the variants share it with an earlier one.
+struct PlannedVariant {
+  const AttentionBackend* attention;
+  ForwardPath path;
+};
+BytesByUse predict_scoring_memory(const ModelConfig& config, DType dtype, const ScoringRoom& room,
+                                  int sequences, std::span<const PlannedVariant> variants, std::size_t pairs);
+
+// A window of a passage, both of which the caller keeps until its batch is finished.
+struct WindowOf {
+  const Passage* passage = nullptr;
+  std::size_t window = 0;
+};
+
+// What a batch came to. Rows: all scored tokens of its windows, end to end.
+struct WindowBatchScores {
+  std::vector<std::int64_t> first_row;      // of each window, and the number of rows behind the last
+  std::vector<std::vector<double>> losses;  // [variant][row], nats
+  std::vector<std::vector<LogitComparison>> compared;  // [pair][row]
+  std::vector<double> variant_ms;  // of the device, each variant's passes, logits and losses
+  double compared_ms = 0;
+
+  std::span<const double> losses_of(std::size_t variant, std::size_t window) const;
+  std::span<const LogitComparison> compared_of(std::size_t pair, std::size_t window) const;
+};
+
+// Two batches may be under way: submit() gives work to the device and does not wait for it, so that the host
+// prepares the next batch meanwhile. Memory on the device does not grow with the text, nor with vocabulary
+// times context: of each variant the final hidden states of a batch's scored rows, [batch * tokens, hidden],
+// and blocks of logits_rows rows of logits. What stands after a token does not change it, so shorter windows
+// are filled up at the end with id 0.
+//
+// Blocks of rows do not reach from one group of windows that are fed together to another. So with
+// transformers of batch 1 each window is computed as if it were alone, bit for bit, whatever the batch is.
+class WindowScorer {
+ public:
+  // Throws Error{internal} for pairs and transformers that do not fit together, and what
+  // Transformer::reserve throws. `pairs` may be empty.
+  WindowScorer(std::vector<ScoredVariant> variants, std::vector<VariantPair> pairs, ScoringRoom room);
+  ~WindowScorer();
+  WindowScorer(const WindowScorer&) = delete;
+  WindowScorer& operator=(const WindowScorer&) = delete;
+
+  const ScoringRoom& room() const { return room_; }
+  std::span<const ScoredVariant> variants() const { return variants_; }
+  std::span<const VariantPair> pairs() const { return pairs_; }
+  int under_way() const { return under_way_; }
+  // The most tokens that a window had so far.
+  std::int64_t longest() const { return longest_; }
+
+  // Gives a batch of at most room().batch windows to the device. At most two may be under way. Throws
+  // Error{bad_input}: a window of more than room().tokens; Error{internal}: a target outside the vocabulary.
+  void submit(std::span<const WindowOf> windows);
+  // Waits for the earliest batch under way; valid until the next submit().
+  const WindowBatchScores& finish();
+
+ private:
+  struct Batch;  // under way
+  struct Group;  // windows fed together
+
+  void upload(Batch& batch, std::span<const WindowOf> windows);
+  void feed(std::size_t variant, const Batch& batch);
+  void score(Batch& batch);
+
+  std::vector<ScoredVariant> variants_;
+  std::vector<VariantPair> pairs_;
+  ScoringRoom room_;
+  int together_ = 1;
+  bool decodes_ = false;
+  std::int64_t vocab_ = 0;
+  Device* device_ = nullptr;
+  Buffer input_;                    // i32: ids, ids by token for decode, targets
+  std::vector<Tensor> states_;      // [variant]: [rows, hidden]
+  std::vector<Tensor> own_logits_;  // [variant]: [logits_rows, vocab], or empty: the transformer's own room
+  Buffer losses_;                   // [variant, rows] f64
+  Buffer compared_;                 // [pair, rows] LogitComparison
+  std::array<std::unique_ptr<Batch>, 2> batches_;
+  int oldest_ = 0, under_way_ = 0;
+  std::int64_t longest_ = 0;
+};
+
+}  // namespace attn
