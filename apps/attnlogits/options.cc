@@ -1,6 +1,8 @@
 // The command line of attnlogits.
 #include "apps/attnlogits/options.h"
 
+#include <algorithm>
+
 #include <CLI/CLI.hpp>
 
 #include "apps/attnlogits/dump.h"
@@ -14,7 +16,9 @@ std::string logits_help() {
          "the first\n"
          "of them, over all positions of a prompt. max diff, mean diff: of the logits, absolute. KL: of the "
          "softmaxes,\n"
-         "nats, KL(reference || mode). agreement: share of positions with the same largest logit.\n"
+         "nats, KL(base || other). top 1: share of positions with the same largest logit; top 5: share of "
+         "the five\n"
+         "largest that are the same. Several prompts get a table of all positions, too.\n"
          "Exit codes: 0 ok, 1 a threshold was exceeded or a logit is not finite, 2 usage, 3 bad input, 4 "
          "unsupported,\n"
          "5 out of memory, 6 device, 7 internal error, 130 interrupted.";
@@ -25,6 +29,10 @@ void add_logits_options(CLI::App& app, LogitsOptions& options) {
   // One value each time: a text may hold commas, and ids do.
   app.add_option("--prompt", options.prompts,
                  "A text, or a file with one (repeatable; default: three short texts and the long prompt)")
+      ->allow_extra_args(false);
+  app.add_option("--prompts", options.prompt_files,
+                 "A file of prompts, one a line; .jsonl: objects with a string \"text\"; .zst behind either "
+                 "(repeatable)")
       ->allow_extra_args(false);
   app.add_option("--ids", options.ids, "A prompt as token ids: 1,2,3 (repeatable; needs no tokenizer)")
       ->allow_extra_args(false);
@@ -40,6 +48,12 @@ void add_logits_options(CLI::App& app, LogitsOptions& options) {
          "with its own prefill too")
       ->capture_default_str()
       ->check(CLI::IsMember({"prefill", "decode"}));
+  app.add_flag("--without-reference", options.without_reference,
+               "Compare the modes with each other alone; reference takes time on long prompts");
+  app.add_option("--format", options.format,
+                 "What is printed: table, or json: an array with an object for each pair on each prompt")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"table", "json"}));
   LogitsThresholds& thresholds = options.thresholds;
   const char* const group = "Thresholds";
   app.add_option("--max-diff", thresholds.max_diff, "Largest difference of a logit that is still good")
@@ -72,6 +86,15 @@ void check(const LogitsOptions& options) {
     fail(ErrorKind::usage, "--positions chooses what --dump writes: give --dump FILE too");
   parse_positions(options.positions);
   kForwardPathNames.parse(options.path, "--path");
+  const auto named = [&](const char* mode) {
+    return std::find(options.modes.begin(), options.modes.end(), mode) != options.modes.end();
+  };
+  if (options.without_reference && named("reference"))
+    fail(ErrorKind::usage, "--without-reference contradicts --mode reference");
+  if (options.without_reference && options.modes.size() == 1 && options.path == "prefill") {
+    fail(ErrorKind::usage,
+         "--without-reference leaves one mode with nothing to compare with: name another in --mode");
+  }
 }
 
 }  // namespace attn

@@ -17,12 +17,15 @@ struct LogitsThresholds {
 
 struct LogitsOptions {
   ModelOptions model;
-  std::vector<std::string> prompts;  // texts or files
-  std::vector<std::string> ids;      // each a prompt: "1,2,3"
-  std::string long_prompt;           // a file; empty: the bundled one where the default prompts are used
-  int max_length = 128;              // of text prompts, tokens; 0: all
+  std::vector<std::string> prompts;       // texts or files
+  std::vector<std::string> prompt_files;  // each with many prompts, one a line
+  std::vector<std::string> ids;           // each a prompt: "1,2,3"
+  std::string long_prompt;                // a file; empty: the bundled one where the default prompts are used
+  int max_length = 128;                   // of text prompts, tokens; 0: all
   std::vector<std::string> modes{"baseline", "flash"};
   std::string path = "prefill";
+  bool without_reference = false;  // else it is compared with where the device has it, asked for or not
+  std::string format = "table";    // what is printed: table, or json: one JSON array and nothing else
   LogitsThresholds thresholds;
   std::string dump;                // a file
   std::string positions = "last";  // of the dump: last, all, or "0,5,7"
