@@ -92,6 +92,10 @@ void add_ppl_options(CLI::App& app, PplOptions& options) {
   app.add_option("--stride", options.stride,
                  "Tokens by which a window advances (default: half the window; hf-strided: at most 512)")
       ->check(CLI::PositiveNumber);
+  app.add_option("--batch-size", options.batch_size,
+                 "Windows that are computed together (default: on a GPU about 8192 tokens, or what memory "
+                 "allows; 1 on the CPU)")
+      ->check(CLI::Range(1, 1 << 16));
   app.add_option("--max-tokens", options.max_tokens, "The first N tokens of the data set; 0: all")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);

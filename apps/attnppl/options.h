@@ -33,6 +33,7 @@ struct PplOptions {
   std::vector<std::string> protocols{"full"};
   std::optional<std::int64_t> max_samples;
   std::optional<int> max_length, window, stride;
+  std::optional<int> batch_size;   // windows at a time; nothing: chosen by device and memory
   std::string bos, text, average;  // names; empty: as the protocol has it
   std::int64_t max_tokens = 0;     // 0: no limit
   Pg19Options pg19;

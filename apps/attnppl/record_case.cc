@@ -4,26 +4,33 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lib/eval/moments.h"
+#include "apps/attnppl/divergence_fields.h"
 #include "lib/results/environment.h"
 #include "lib/tensor/dtype_names.h"
 
 namespace attn {
 namespace {
 
-// More rows than a reader would look at would only make the record heavy.
-constexpr std::size_t kMaxDocumentRows = 1000;
-
-void set_outcome(ResultRecord& record, const PplModeResult& result) {
-  if (!result.failure.empty()) {
+void set_outcome(ResultRecord& record, const PplCaseResult& all, std::size_t variant) {
+  const PplVariantResult& result = all.variants[variant];
+  if (!result.ran()) {
     record.outcome = result.failure_kind == ErrorKind::out_of_memory ? Outcome::out_of_memory
                      : result.failure_kind == ErrorKind::unsupported ? Outcome::unsupported
                                                                      : Outcome::error;
     record.reason = result.failure;
-  } else if (result.score.nonfinite) {
+  } else if (all.nonfinite && all.nonfinite->variant == variant) {
     record.outcome = Outcome::nonfinite;
-    record.reason = result.score.nonfinite->text();
-  } else if (result.score.stopped) {
+    record.reason = all.nonfinite->text();
+  } else if (all.nonfinite) {
+    record.outcome = Outcome::interrupted;
+    record.reason =
+        fmt::format("the run ended at a logit of {} that is not finite: {} tokens were scored",
+                    all.variants[all.nonfinite->variant].variant.text(), result.score.tokens_scored);
+  } else if (all.source_error) {
+    record.outcome = Outcome::error;
+    record.reason =
+        fmt::format("{} tokens were scored, then: {}", result.score.tokens_scored, all.source_error->what());
+  } else if (all.stopped) {
     record.outcome = Outcome::interrupted;
     record.reason = fmt::format("interrupted: {} tokens were scored", result.score.tokens_scored);
   } else if (!result.score.perplexity) {
@@ -33,12 +40,13 @@ void set_outcome(ResultRecord& record, const PplModeResult& result) {
 }
 
 Fields parameter_fields(const PplOptions& options, const Platform& platform, const Model& model,
-                        const PplCase& ppl_case, const std::string& mode) {
+                        const PplCase& ppl_case, const TextFacts& text, const PplVariant& variant) {
   const DeviceInfo device = platform.device->info();
-  const EvalPlan& plan = ppl_case.plan;
+  const ProtocolSettings& plan = text.settings;
   const ProtocolFacts& facts = facts_of(ppl_case.protocol);
   const bool rows = ppl_case.protocol == Protocol::legacy_rows || ppl_case.dataset.max_lines > 0;
-  return {{"mode", mode},
+  return {{"mode", variant.mode},
+          {"path", kForwardPathNames.name(variant.path)},
           {"model", model.source.name},
           {"model_source", model.load.random ? "random weights" : model.source.how},
           {"random_weights", model.load.random},
@@ -47,7 +55,7 @@ Fields parameter_fields(const PplOptions& options, const Platform& platform, con
           {"dtype", kDTypeNames.name(model.weights.dtype)},
           {"threads", device.threads},
           {"dataset", ppl_case.dataset.name},
-          {"dataset_sha256", ppl_case.dataset_sha256},
+          {"dataset_sha256", text.dataset_sha256},
           {"protocol", kProtocolNames.name(ppl_case.protocol)},
           {"context", ppl_case.plan_options.context},
           {"stride", facts.strided ? Value(ppl_case.plan_options.stride) : Value()},
@@ -63,7 +71,7 @@ Fields parameter_fields(const PplOptions& options, const Platform& platform, con
           {"max_samples", ppl_case.max_samples},
           {"max_chars", ppl_case.dataset.max_chars},
           {"max_tokens", ppl_case.plan_options.max_tokens},
-          {"token_sha256", plan.token_sha256}};
+          {"token_sha256", text.totals.token_sha256}};
 }
 
 Value::Array document_rows(const PerplexityResult& score) {
@@ -81,7 +89,10 @@ Value::Array document_rows(const PerplexityResult& score) {
   return rows;
 }
 
-void add_scores(ResultRecord& record, const PplCase& ppl_case, const PplModeResult& result) {
+void add_scores(ResultRecord& record, const PplCase& ppl_case, const PplCaseResult& all,
+                std::size_t variant) {
+  const PplVariantResult& result = all.variants[variant];
+  const ReadTotals& totals = all.text.totals;
   const PerplexityResult& score = result.score;
   Fields& metrics = record.metrics;
   metrics["perplexity"] = score.perplexity;
@@ -94,6 +105,7 @@ void add_scores(ResultRecord& record, const PplCase& ppl_case, const PplModeResu
     metrics["bootstrap_seed"] = static_cast<std::int64_t>(score.bootstrap->seed);
   }
   metrics["token_log_perplexity"] = score.token_log_perplexity;
+  metrics["macro_log_perplexity"] = score.macro_log_perplexity;
   metrics["word_perplexity"] = score.word_perplexity;
   metrics["byte_perplexity"] = score.byte_perplexity;
   metrics["bits_per_byte"] = score.bits_per_byte;
@@ -102,76 +114,92 @@ void add_scores(ResultRecord& record, const PplCase& ppl_case, const PplModeResu
   metrics["words_scored"] = score.words_scored;
   metrics["bytes_scored"] = score.bytes_scored;
   metrics["weight_sum"] = score.weight_sum;
-  metrics["tokens"] = ppl_case.plan.tokens;
-  metrics["windows"] = ppl_case.plan.windows;
-  metrics["samples_seen"] = ppl_case.plan.samples_seen;
-  metrics["samples_used"] = ppl_case.plan.samples_used;
+  metrics["tokens"] = totals.tokens;
+  metrics["windows"] = totals.windows;
+  metrics["samples_seen"] = totals.samples_seen;
+  metrics["samples_used"] = totals.samples_used;
   metrics["seconds"] = result.seconds;
   if (result.seconds > 0) metrics["tokens_per_s"] = static_cast<double>(score.tokens_scored) / result.seconds;
-  metrics["peak_mem_mb"] = static_cast<double>(result.memory.peak_bytes) / (1 << 20);  // MiB, as system B
+  // Of all variants of the run together where there are several: no variant's own.
+  const bool alone = all.variants.size() == 1;
+  metrics[alone ? "peak_mem_mb" : "run_peak_mem_mb"] =
+      static_cast<double>(all.memory.peak_bytes) / (1 << 20);  // MiB, as system B
+  metrics["batch_windows"] = all.batch;
   if (is_legacy(ppl_case.protocol)) {
     metrics["token_weighted_log_perplexity"] = score.token_log_perplexity;
-    for (const auto& [key, value] : system_b_fields(ppl_case, result).entries) metrics[key] = value;
+    for (const auto& [key, value] : system_b_fields(ppl_case, all, variant).entries) metrics[key] = value;
   }
-  record.memory = memory_fields(result.memory);
-  if (score.passages.size() <= kMaxDocumentRows) record.extra["documents"] = document_rows(score);
+  record.memory = memory_fields(all.memory);
+  Value::Array sharers;
+  for (const PplVariantResult& sharer : all.variants) {
+    if (sharer.ran()) sharers.emplace_back(sharer.variant.text());
+  }
+  record.memory["of_run_of"] = std::move(sharers);
+  record.extra["documents"] = document_rows(score);
+  record.extra["document_count"] = score.passage_count;
+}
+
+void add_divergences(ResultRecord& record, const PplCaseResult& all, std::size_t variant) {
+  Value::Array divergences;
+  for (const PplPairResult& pair : all.pairs) {
+    if (pair.other == variant)
+      divergences.emplace_back(divergence_fields(all.variants[pair.base].variant, pair.score.divergence));
+  }
+  if (!divergences.empty()) record.extra["divergence"] = std::move(divergences);
 }
 
 }  // namespace
 
-std::optional<ModeDifference> difference(const PplModeResult& mode, const PplModeResult& first) {
-  if (!mode.ok() || !first.ok() || mode.losses.size() != first.losses.size() || mode.score.stopped)
-    return std::nullopt;
-  ModeDifference out;
-  out.against = first.mode;
-  out.log_ppl_diff = std::fabs(*mode.score.log_perplexity - *first.score.log_perplexity);
-  RunningMoments moments;
-  for (std::size_t i = 0; i < mode.losses.size(); ++i) {
-    const double diff = mode.losses[i] - first.losses[i];
-    out.max_loss_diff = std::max(out.max_loss_diff, std::fabs(diff));
-    moments.add(diff);
-  }
-  out.mean_loss_diff = moments.sum() / static_cast<double>(moments.count());
-  if (moments.count() >= 2)
-    out.mean_loss_diff_error = std::sqrt(moments.variance() / static_cast<double>(moments.count()));
-  return out;
+std::optional<ModeDifference> difference(const PplCaseResult& result, std::size_t variant) {
+  const auto pair = std::find_if(result.pairs.begin(), result.pairs.end(), [&](const PplPairResult& one) {
+    return one.other == variant && !result.variants[one.base].variant.reference;
+  });
+  if (pair == result.pairs.end() || !result.complete()) return std::nullopt;
+  const PplVariantResult& base = result.variants[pair->base];
+  const PplVariantResult& other = result.variants[variant];
+  if (!base.ok() || !other.ok()) return std::nullopt;
+  return ModeDifference{pair->base, std::fabs(*other.score.log_perplexity - *base.score.log_perplexity),
+                        pair->score.losses.max_diff, pair->score.losses.mean(),
+                        pair->score.losses.standard_error()};
 }
 
-bool is_legacy(Protocol protocol) {
-  return protocol == Protocol::legacy_rows || protocol == Protocol::legacy_window;
-}
-
-Fields system_b_fields(const PplCase& ppl_case, const PplModeResult& result) {
+Fields system_b_fields(const PplCase& ppl_case, const PplCaseResult& result, std::size_t variant) {
+  const PerplexityResult& score = result.variants[variant].score;
   if (ppl_case.protocol == Protocol::legacy_window) {
-    return {{"ppl", result.score.perplexity},
-            {"avg_loss", result.score.log_perplexity},
-            {"num_tokens", static_cast<std::int64_t>(result.score.weight_sum)},
-            {"seq_len", ppl_case.plan.tokens}};
+    return {{"ppl", score.perplexity},
+            {"avg_loss", score.log_perplexity},
+            {"num_tokens", static_cast<std::int64_t>(score.weight_sum)},
+            {"seq_len", result.text.totals.tokens}};
   }
-  return {{"ppl", result.score.perplexity},
-          {"avg_loss", result.score.log_perplexity},
-          {"num_samples", ppl_case.plan.samples_used}};
+  return {{"ppl", score.perplexity},
+          {"avg_loss", score.log_perplexity},
+          {"num_samples", result.text.totals.samples_used}};
 }
 
 ResultRecord make_record(const PplOptions& options, const Platform& platform, const Model& model,
-                         const PplCase& ppl_case, const PplModeResult& result,
-                         const std::optional<ModeDifference>& difference, const PplRunFacts& facts) {
+                         const PplCase& ppl_case, const PplCaseResult& all, std::size_t variant,
+                         const PplRunFacts& facts) {
+  const PplVariantResult& result = all.variants[variant];
   ResultRecord record;
   record.app = "attnppl";
   record.time = utc_now();
   record.environment = facts.environment;
-  record.parameters = parameter_fields(options, platform, model, ppl_case, result.mode);
-  set_outcome(record, result);
-  if (!result.kernel.empty()) record.metrics["prefill_kernel"] = result.kernel;
+  record.parameters = parameter_fields(options, platform, model, ppl_case, all.text, result.variant);
+  set_outcome(record, all, variant);
+  if (!result.kernel.empty()) {
+    const bool decode = result.variant.path == ForwardPath::decode;
+    record.metrics[decode ? "decode_kernel" : "prefill_kernel"] = result.kernel;
+  }
   if (!facts.notes.empty()) record.extra["notes"] = facts.notes;
-  if (!result.failure.empty()) return record;
-  add_scores(record, ppl_case, result);
-  if (difference) {
-    record.metrics["compared_with"] = difference->against;
-    record.metrics["log_ppl_diff"] = difference->log_ppl_diff;
-    record.metrics["max_loss_diff"] = difference->max_loss_diff;
-    record.metrics["mean_loss_diff"] = difference->mean_loss_diff;
-    record.metrics["mean_loss_diff_error"] = difference->mean_loss_diff_error;
+  if (!result.ran()) return record;
+  add_scores(record, ppl_case, all, variant);
+  add_divergences(record, all, variant);
+  if (const auto diff = difference(all, variant)) {
+    record.metrics["compared_with"] = all.variants[diff->against].variant.text();
+    record.metrics["log_ppl_diff"] = diff->log_ppl_diff;
+    record.metrics["max_loss_diff"] = diff->max_loss_diff;
+    record.metrics["mean_loss_diff"] = diff->mean_loss_diff;
+    record.metrics["mean_loss_diff_error"] = diff->mean_loss_diff_error;
   }
   return record;
 }

@@ -1,53 +1,26 @@
-// What attnppl measures of one protocol in one mode, and its result record.
+// The result record of a variant of a case.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "apps/attnppl/dataset.h"
-#include "apps/memory_fields.h"
-#include "lib/core/error.h"
-#include "lib/eval/perplexity.h"
-#include "lib/eval/protocols.h"
+#include "apps/attnppl/score_case.h"
 #include "lib/results/record.h"
 
 namespace attn {
 
-// One data set under one protocol: what is scored in every mode.
-struct PplCase {
-  Dataset dataset;
-  Protocol protocol = Protocol::full;
-  PlanOptions plan_options;
-  std::int64_t max_samples = 0;  // as recorded; 0: no limit
-  EvalPlan plan;
-  std::string dataset_sha256;
-};
-
-bool is_legacy(Protocol protocol);
-
-struct PplModeResult {
-  std::string mode, kernel;  // the kernel of the longest window
-  PerplexityResult score;
-  double seconds = 0;
-  MemoryReport memory;
-  std::string failure;  // empty: it ran; else why not
-  ErrorKind failure_kind = ErrorKind::internal;
-  std::vector<double> losses;  // of every scored token in order, to be compared with another mode's
-
-  bool ok() const { return failure.empty() && !score.nonfinite && score.perplexity.has_value(); }
-};
-
-// How far a mode is from the first one, over the tokens that both scored.
+// How far a variant is from another one, over the tokens that both scored.
 struct ModeDifference {
-  std::string against;
+  std::size_t against = 0;                     // place in PplCaseResult::variants
   double log_ppl_diff = 0;                     // |ln ppl - ln ppl of the other|, of the protocol's estimator
   double max_loss_diff = 0;                    // largest difference of one token's losses, nats
   double mean_loss_diff = 0;                   // mean of loss - other loss: ln of the ratio of perplexities
   std::optional<double> mean_loss_diff_error;  // its standard error, tokens paired: sqrt(s^2 / n)
 };
-// Nothing unless both are ok and complete.
-std::optional<ModeDifference> difference(const PplModeResult& mode, const PplModeResult& first);
+// From the variant that it is compared with first, the f32 reference aside. Nothing unless both are ok and
+// the run is complete.
+std::optional<ModeDifference> difference(const PplCaseResult& result, std::size_t variant);
 
 struct PplRunFacts {
   Fields environment;
@@ -55,11 +28,11 @@ struct PplRunFacts {
 };
 
 ResultRecord make_record(const PplOptions& options, const Platform& platform, const Model& model,
-                         const PplCase& ppl_case, const PplModeResult& result,
-                         const std::optional<ModeDifference>& difference, const PplRunFacts& facts);
+                         const PplCase& ppl_case, const PplCaseResult& result, std::size_t variant,
+                         const PplRunFacts& facts);
 
 // System B's object for a mode: {ppl, avg_loss, num_samples}, or of its windows {ppl, avg_loss, num_tokens,
 // seq_len}.
-Fields system_b_fields(const PplCase& ppl_case, const PplModeResult& result);
+Fields system_b_fields(const PplCase& ppl_case, const PplCaseResult& result, std::size_t variant);
 
 }  // namespace attn

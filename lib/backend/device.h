@@ -21,6 +21,7 @@ struct DeviceInfo {
   int threads;                  // CPU threads in use; 0 on a GPU
   std::string libraries;        // the matrix-product library and its version
   std::size_t cache_bytes = 0;  // of the last-level cache; 0: not known
+  std::size_t free_bytes = 0;   // that can still be taken; 0: not known
 };
 
 // Marks moments in the device's order of work, without making the host wait.

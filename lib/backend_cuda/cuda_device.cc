@@ -145,6 +145,11 @@ DeviceInfo CudaDevice::info() const {
   int runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
+  std::size_t free = 0, total = 0;
+  ATTN_CUDA(cudaMemGetInfo(&free, &total));
+  std::uint64_t reserved = 0, used = 0;  // what the pool keeps is free for us too
+  ATTN_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved));
+  ATTN_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used));
   return {fmt::format("cuda:{}", index_),
           properties_.name,
           properties_.totalGlobalMem,
@@ -152,7 +157,8 @@ DeviceInfo CudaDevice::info() const {
           fmt::format("cuBLAS {}.{}.{}, CUDA runtime {}, driver for CUDA {}", cublas_property(MAJOR_VERSION),
                       cublas_property(MINOR_VERSION), cublas_property(PATCH_LEVEL), version_text(runtime),
                       version_text(driver)),
-          static_cast<std::size_t>(properties_.l2CacheSize)};
+          static_cast<std::size_t>(properties_.l2CacheSize),
+          free + static_cast<std::size_t>(reserved - used)};
 }
 
 void* CudaDevice::raw_allocate(std::size_t bytes) {

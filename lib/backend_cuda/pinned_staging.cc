@@ -112,17 +112,21 @@ void PinnedStaging::download(void* target, const void* source, std::size_t bytes
 }
 
 void PinnedStaging::download_later(void* target, const void* source, std::size_t bytes) {
-  if (bytes > kSlotBytes) {
+  if (bytes > kSlots * kSlotBytes) {
     download(target, source, bytes);
     return;
   }
   prepare_slots();
-  if (pending_.size() == kSlots) finish_oldest();
-  const std::size_t index = next_slot_;
-  next_slot_ = (next_slot_ + 1) % kSlots;
-  ATTN_CUDA(cudaMemcpyAsync(slot(index), source, bytes, cudaMemcpyDeviceToHost, stream_));
-  ATTN_CUDA(cudaEventRecord(arrived_[index], stream_));
-  pending_.push_back({target, bytes, index});
+  for (std::size_t done = 0; done < bytes; done += kSlotBytes) {
+    const std::size_t size = std::min(kSlotBytes, bytes - done);
+    if (pending_.size() == kSlots) finish_oldest();
+    const std::size_t index = next_slot_;
+    next_slot_ = (next_slot_ + 1) % kSlots;
+    ATTN_CUDA(cudaMemcpyAsync(slot(index), static_cast<const char*>(source) + done, size,
+                              cudaMemcpyDeviceToHost, stream_));
+    ATTN_CUDA(cudaEventRecord(arrived_[index], stream_));
+    pending_.push_back({static_cast<char*>(target) + done, size, index});
+  }
 }
 
 void PinnedStaging::finish_oldest() {

@@ -25,7 +25,8 @@ class PinnedStaging {
   // Up to kFilledBytes, which `fill` writes to a page-locked place; returns when they are on their way.
   void upload_filled(void* target, std::size_t bytes, const std::function<void(void*)>& fill);
   void download(void* target, const void* source, std::size_t bytes);  // returns when `target` is written
-  // Returns at once; `target` is written by a later finish_*(). More than a slot holds: as download().
+  // Returns at once while there are free slots; `target` is written by a later finish_*(). More than all
+  // slots hold: as download().
   void download_later(void* target, const void* source, std::size_t bytes);
 
   // Writes the targets of all downloads whose bytes have arrived by now.

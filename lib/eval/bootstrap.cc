@@ -1,6 +1,7 @@
 // Sums of blocks come from running sums, so a resample costs one step a block.
 #include "lib/eval/bootstrap.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -11,12 +12,16 @@
 namespace attn {
 
 std::optional<BlockBootstrap> block_bootstrap(std::span<const double> values, std::span<const double> weights,
-                                              std::int64_t resamples, std::uint64_t seed) {
+                                              std::int64_t resamples, std::uint64_t seed,
+                                              std::int64_t value_tokens) {
   if (!weights.empty() && weights.size() != values.size())
     fail(ErrorKind::internal, "{} weights for {} values", weights.size(), values.size());
   const auto count = values.size();
   if (count < 2) return std::nullopt;
-  auto block = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(count))));
+  const auto tokens = static_cast<double>(value_tokens);
+  const auto block = std::max<std::size_t>(
+      1, static_cast<std::size_t>(
+             std::lround(std::ceil(std::sqrt(static_cast<double>(count) * tokens)) / tokens)));
   const auto weight = [&](std::size_t i) { return weights.empty() ? 1.0 : weights[i]; };
   // Deviations from the mean, so that the running sums stay small.
   double total = 0, mass = 0;
@@ -43,7 +48,8 @@ std::optional<BlockBootstrap> block_bootstrap(std::span<const double> values, st
     }
     means.add(drawn / drawn_mass);
   }
-  return BlockBootstrap{std::sqrt(means.variance()), static_cast<std::int64_t>(block), resamples, seed};
+  return BlockBootstrap{std::sqrt(means.variance()), static_cast<std::int64_t>(block) * value_tokens,
+                        resamples, seed};
 }
 
 }  // namespace attn

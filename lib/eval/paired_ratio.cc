@@ -36,30 +36,43 @@ double student_t_975(std::int64_t degrees) {
          (5 * std::pow(z, 5) + 16 * std::pow(z, 3) + 3 * z) / (96 * n * n);
 }
 
+void PairedRatio::Blocks::add(double difference, std::int64_t block_tokens) {
+  sum += difference;
+  if (++in_block < block_tokens) return;
+  means.add(sum / static_cast<double>(block_tokens));
+  sum = 0;
+  in_block = 0;
+}
+
 void PairedRatio::add(double base_loss, double other_loss) {
   const double difference = other_loss - base_loss;
   base_.add(base_loss);
   other_.add(other_loss);
   differences_.add(difference);
-  block_sum_ += difference;
-  if (++in_block_ < block_tokens_) return;
-  block_means_.add(block_sum_ / static_cast<double>(block_tokens_));
-  block_sum_ = 0;
-  in_block_ = 0;
+  if (block_tokens_ > 0) return blocks_.add(difference, block_tokens_);
+  kept_.push_back(difference);
+  if (error_block_tokens(differences_.count()) < kErrorBlockTokens) return;
+  block_tokens_ = kErrorBlockTokens;
+  for (const double kept : kept_) blocks_.add(kept, block_tokens_);
+  kept_ = {};
 }
 
 std::optional<PerplexityRatio> PairedRatio::result() const {
   if (differences_.count() == 0) return std::nullopt;
   const auto tokens = static_cast<double>(differences_.count());
+  Blocks blocks = blocks_;
+  const std::int64_t block_tokens =
+      block_tokens_ > 0 ? block_tokens_ : error_block_tokens(differences_.count());
+  for (const double kept : kept_) blocks.add(kept, block_tokens);
   PerplexityRatio out;
   out.tokens = differences_.count();
-  out.blocks = block_means_.count();
+  out.blocks = blocks.means.count();
   out.base_log_perplexity = base_.sum() / tokens;
   out.other_log_perplexity = other_.sum() / tokens;
   out.log_ratio = differences_.sum() / tokens;
   out.ratio = finite_exp(out.log_ratio);
   if (out.blocks < 2) return out;
-  const double error = std::sqrt(block_means_.variance() * static_cast<double>(block_tokens_) / tokens);
+  const double error = std::sqrt(blocks.means.variance() * static_cast<double>(block_tokens) / tokens);
   if (!std::isfinite(error)) return out;
   out.log_standard_error = error;
   const double half_width = student_t_975(out.blocks - 1) * error;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "lib/eval/moments.h"
 
@@ -32,10 +33,13 @@ struct PerplexityRatio {
 // Each token's difference of losses is one number: what makes a token hard is in both and cancels, so the bar
 // is far narrower than that of either perplexity. Differences of neighbouring tokens are not independent, but
 // means of long blocks nearly are: the method of non-overlapping batch means (Schmeiser 1982, Operations
-// Research 30), applied to paired differences. Fixed memory; sums in f64.
+// Research 30), applied to paired differences. Bounded memory; sums in f64.
 class PairedRatio {
  public:
-  explicit PairedRatio(std::int64_t block_tokens = kErrorBlockTokens) : block_tokens_(block_tokens) {}
+  // Blocks of error_block_tokens() of all that will have been added: differences are kept one by one (40 KiB)
+  // until it is known that blocks have their full length.
+  PairedRatio() = default;
+  explicit PairedRatio(std::int64_t block_tokens) : block_tokens_(block_tokens) {}
 
   // Losses of one token in nats, finite, in the order of the text.
   void add(double base_loss, double other_loss);
@@ -43,10 +47,18 @@ class PairedRatio {
   std::optional<PerplexityRatio> result() const;
 
  private:
-  std::int64_t block_tokens_;
-  RunningMoments base_, other_, differences_, block_means_;
-  std::int64_t in_block_ = 0;
-  double block_sum_ = 0;
+  // Means of whole blocks.
+  struct Blocks {
+    RunningMoments means;
+    std::int64_t in_block = 0;
+    double sum = 0;
+    void add(double difference, std::int64_t block_tokens);
+  };
+
+  std::int64_t block_tokens_ = 0;  // 0: not known yet
+  RunningMoments base_, other_, differences_;
+  Blocks blocks_;
+  std::vector<double> kept_;  // all differences, while the length of blocks is not known
 };
 
 // The 97.5 % point of Student's t with this many degrees of freedom (at least 1), to three decimals.

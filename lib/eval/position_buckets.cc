@@ -14,12 +14,12 @@ constexpr std::int64_t kFirstBucket = 16;
 
 std::string PositionBucket::name() const { return fmt::format("{}-{}", first_seen, last_seen); }
 
-BucketedDivergence::BucketedDivergence(std::int64_t context, std::int64_t error_block_tokens)
-    : all_(error_block_tokens) {
+BucketedDivergence::BucketedDivergence(std::int64_t context, std::optional<std::int64_t> error_block_tokens)
+    : all_(error_block_tokens ? Divergence(*error_block_tokens) : Divergence()) {
   if (context < 1) fail(ErrorKind::internal, "there are no positions in a context of {}", context);
   std::int64_t first = 1;
   for (std::int64_t last = kFirstBucket; first <= context; last *= 2) {
-    buckets_.push_back({first, std::min(last, context), Divergence(error_block_tokens)});
+    buckets_.push_back({first, std::min(last, context), all_});
     first = last + 1;
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,8 +21,10 @@ struct PositionBucket {
 // Buckets 1-16, 17-32, 33-64, ... by powers of two; the last ends at the context.
 class BucketedDivergence {
  public:
-  // Throws Error{internal} for a context below 1.
-  BucketedDivergence(std::int64_t context, std::int64_t error_block_tokens);
+  // error_block_tokens: of PairedRatio; nothing: each figure's own. Throws Error{internal} for a context
+  // below 1.
+  explicit BucketedDivergence(std::int64_t context,
+                              std::optional<std::int64_t> error_block_tokens = std::nullopt);
 
   // `position`: of the row of logits in its window, from 0: it saw position + 1 tokens.
   void add(std::int64_t position, const RowDivergence& row);

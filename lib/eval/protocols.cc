@@ -1,14 +1,10 @@
-// The table of protocols; texts in the form that one wants; ids; windows.
+// The table of protocols, and what each allows.
 #include "lib/eval/protocols.h"
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <deque>
 
 #include "lib/core/error.h"
-#include "lib/eval/protocol_windows.h"
-#include "lib/eval/wikitext_pages.h"
 
 namespace attn {
 namespace {
@@ -55,125 +51,13 @@ bool allows(Protocol protocol, TextForm form) {
   }
 }
 
+// Throws Error{usage} where the protocol does not have it.
 template <typename Enum, typename Names>
-Enum chosen(Protocol protocol, std::optional<Enum> asked, Enum own, const Names& names,
-            std::string_view option) {
-  if (!asked) return own;
-  if (!allows(protocol, *asked)) {
+void check(Protocol protocol, std::optional<Enum> asked, const Names& names, std::string_view option) {
+  if (asked && !allows(protocol, *asked)) {
     fail(ErrorKind::usage, "protocol {} has no {} {}; leave it out", kProtocolNames.name(protocol), option,
          names.name(*asked));
   }
-  return *asked;
-}
-
-std::string joined(const std::vector<std::string_view>& rows, std::string_view between) {
-  return fmt::format("{}", fmt::join(rows, between));
-}
-
-// Documents in another form, one at a time.
-class FormedTexts {
- public:
-  FormedTexts(const TextSource& source, TextForm form) : source_(source), form_(form) {}
-
-  std::optional<Document> next() {
-    while (waiting_.empty()) {
-      std::optional<Document> document = source_();
-      if (!document) return document;
-      take(std::move(*document));
-    }
-    Document first = std::move(waiting_.front());
-    waiting_.pop_front();
-    return first;
-  }
-
- private:
-  void take(Document document) {
-    switch (form_) {
-      case TextForm::as_is: waiting_.push_back(std::move(document)); break;
-      case TextForm::lines: take_parts(document.name, text_rows(document.text)); break;
-      case TextForm::rows: waiting_.push_back({document.name, joined(text_rows(document.text), "")}); break;
-      case TextForm::rows_nn:
-        waiting_.push_back({document.name, joined(text_rows(document.text), "\n\n")});
-        break;
-      case TextForm::pages: take_parts(document.name, wikitext_pages(document.text)); break;
-    }
-  }
-  template <typename Parts>
-  void take_parts(const std::string& name, const Parts& parts) {
-    std::int64_t number = 0;
-    for (const auto& part : parts)
-      waiting_.push_back({fmt::format("{}:{}", name, ++number), std::string(part)});
-  }
-
-  const TextSource& source_;
-  TextForm form_;
-  std::deque<Document> waiting_;
-};
-
-// Encodes, cuts to the token limit, plans the windows, and counts: what every protocol does alike.
-class PlanBuilder {
- public:
-  PlanBuilder(EvalPlan& plan, const Tokenizer& tokenizer, const PlanOptions& options)
-      : plan_(plan), facts_(facts_of(plan.protocol)), tokenizer_(tokenizer), options_(options) {}
-
-  bool wants_more() const {
-    return (options_.max_samples == 0 || plan_.samples_seen < options_.max_samples) &&
-           (options_.max_tokens == 0 || plan_.tokens < options_.max_tokens);
-  }
-
-  // One sample; it is kept only if it has ids.
-  void add(Document document) {
-    Passage passage;
-    passage.name = std::move(document.name);
-    if (plan_.protocol == Protocol::lm_eval) {
-      passage.counts = wikitext_counts(document.text);
-      document.text = wikitext_detokenize(document.text);
-    }
-    passage.ids = encode(document.text);
-    if (options_.max_tokens > 0) {
-      const auto room = static_cast<std::size_t>(options_.max_tokens - plan_.tokens);
-      if (passage.ids.size() > room) {
-        passage.ids.resize(room);
-        passage.counts.reset();  // those of the whole page
-      }
-    }
-    passage.bos = plan_.bos_id;
-    plan_passage(plan_.protocol, passage, options_.context, options_.stride, plan_.bos);
-    if (plan_.estimator != Estimator::labels) passage.window_weights.clear();
-    if (passage.ids.empty()) return;
-    plan_.tokens += static_cast<std::int64_t>(passage.ids.size());
-    plan_.samples_used += passage.windows.empty() ? 0 : 1;
-    plan_.windows += static_cast<std::int64_t>(passage.windows.size());
-    for (const Window& window : passage.windows) {
-      plan_.tokens_fed += window.tokens();
-      plan_.tokens_scored += window.scored();
-    }
-    plan_.passages.push_back(std::move(passage));
-  }
-
- private:
-  std::vector<TokenId> encode(std::string_view text) {
-    const auto start = std::chrono::steady_clock::now();
-    EncodeOptions encoding;
-    encoding.parse_special = facts_.parse_special;
-    std::vector<TokenId> ids = tokenizer_.encode(text, encoding);
-    plan_.encode_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    plan_.text_bytes += static_cast<std::int64_t>(text.size());
-    return ids;
-  }
-
-  EvalPlan& plan_;
-  const ProtocolFacts& facts_;
-  const Tokenizer& tokenizer_;
-  const PlanOptions& options_;
-};
-
-// The harness takes EOS where there is no BOS; nothing else does.
-TokenId require_bos(const Tokenizer& tokenizer, Protocol protocol) {
-  if (const auto bos = tokenizer.bos()) return *bos;
-  if (const auto eos = tokenizer.eos(); eos && protocol == Protocol::lm_eval) return *eos;
-  fail(ErrorKind::bad_input, "protocol {} feeds a BOS token here, and the tokenizer names none",
-       kProtocolNames.name(protocol));
 }
 
 }  // namespace
@@ -206,52 +90,9 @@ void check_plan_options(Protocol protocol, const PlanOptions& options) {
     fail(ErrorKind::usage, "protocol {} needs a context of {} tokens or more, not {}",
          kProtocolNames.name(protocol), facts.min_context, options.context);
   }
-  chosen(protocol, options.estimator, facts.estimator, kEstimatorNames, "--average");
-  chosen(protocol, options.text, facts.text, kTextFormNames, "--text");
-  chosen(protocol, options.bos, facts.bos, kBosRuleNames, "--bos");
-}
-
-EvalPlan make_plan(Protocol protocol, const TextSource& texts, const Tokenizer& tokenizer,
-                   const PlanOptions& options) {
-  const ProtocolFacts& facts = facts_of(protocol);
-  check_plan_options(protocol, options);
-  EvalPlan plan;
-  plan.protocol = protocol;
-  plan.estimator = chosen(protocol, options.estimator, facts.estimator, kEstimatorNames, "--average");
-  plan.text = chosen(protocol, options.text, facts.text, kTextFormNames, "--text");
-  plan.bos = chosen(protocol, options.bos, facts.bos, kBosRuleNames, "--bos");
-  if (plan.bos != BosRule::none) plan.bos_id = require_bos(tokenizer, protocol);
-
-  PlanBuilder builder(plan, tokenizer, options);
-  FormedTexts formed(texts, plan.text);
-  if (facts.joined) {
-    const std::string_view between =
-        protocol == Protocol::hf_strided && plan.text != TextForm::rows ? "\n\n" : "";
-    std::optional<Document> whole;
-    while (options.max_samples == 0 || plan.samples_seen < options.max_samples) {
-      std::optional<Document> next = formed.next();
-      if (!next) break;
-      ++plan.samples_seen;
-      if (whole)
-        whole->text.append(between).append(next->text);
-      else
-        whole = std::move(next);
-    }
-    if (whole) builder.add(std::move(*whole));
-    if (plan.samples_used > 0) plan.samples_used = plan.samples_seen;
-  } else {
-    while (builder.wants_more()) {
-      std::optional<Document> document = formed.next();
-      if (!document) break;
-      ++plan.samples_seen;
-      builder.add(std::move(*document));
-    }
-  }
-  std::vector<TokenId> all;
-  all.reserve(static_cast<std::size_t>(plan.tokens));
-  for (const Passage& passage : plan.passages) all.insert(all.end(), passage.ids.begin(), passage.ids.end());
-  plan.token_sha256 = token_stream_sha256(all);
-  return plan;
+  check(protocol, options.estimator, kEstimatorNames, "--average");
+  check(protocol, options.text, kTextFormNames, "--text");
+  check(protocol, options.bos, kBosRuleNames, "--bos");
 }
 
 }  // namespace attn

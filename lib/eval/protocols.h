@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "lib/core/enum_names.h"
-#include "lib/eval/perplexity.h"
+#include "lib/eval/passage.h"
 #include "lib/text/document.h"
-#include "lib/text/tokenizer.h"
 
 namespace attn {
 
@@ -64,36 +63,12 @@ struct PlanOptions {
   std::optional<TextForm> text;
 };
 
-// Everything that is to be scored, in memory: 4 bytes a token.
-struct EvalPlan {
-  Protocol protocol = Protocol::full;
-  Estimator estimator = Estimator::tokens;
-  TextForm text = TextForm::as_is;
-  BosRule bos = BosRule::none;
-  std::optional<TokenId> bos_id;  // where the rule is not `none`
-  std::vector<Passage> passages;
-  std::int64_t samples_seen = 0;  // texts read
-  std::int64_t samples_used = 0;  // of them, with at least one scored token
-  std::int64_t tokens = 0;        // in all passages, BOS not counted
-  std::int64_t windows = 0;
-  std::int64_t tokens_fed = 0;  // over all windows, BOS counted: what the model computes
-  std::int64_t tokens_scored = 0;
-  std::int64_t text_bytes = 0;  // that were encoded
-  double encode_seconds = 0;    // of encoding alone
-  std::string token_sha256;     // of the ids of all passages, end to end, without BOS
-};
-
 // The texts, one at a time; nothing at the end.
 using TextSource = std::function<std::optional<Document>()>;
 
 // Throws Error{usage} for a context, stride, BOS rule, text form or estimator that the protocol does not
 // have.
 void check_plan_options(Protocol protocol, const PlanOptions& options);
-
-// Throws what check_plan_options() does before any text is read; Error{bad_input} where the tokenizer has no
-// BOS that is needed or the text is too short for the protocol; and what the source throws.
-EvalPlan make_plan(Protocol protocol, const TextSource& texts, const Tokenizer& tokenizer,
-                   const PlanOptions& options);
 
 // The lines of a text as data-set libraries of WikiText give them: a blank line is an empty string, any other
 // keeps its leading space and its line end. A last line without a line end counts.

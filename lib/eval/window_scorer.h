@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,8 +17,8 @@
 namespace attn {
 
 // One way to compute logits. Variants may share a transformer; one of other weights or another type (the f32
-// reference of a 16-bit run) has its own, of the same device and vocabulary, with the scorer's room of tokens
-// as capacity and, for prefill, as step. Windows are fed together as many as the transformer's batch allows.
+// reference of a 16-bit run) has its own, on the same device and of the same vocabulary. All have a shape of
+// ScoringRoom::shape() with the same number of sequences: so many windows are fed together.
 struct ScoredVariant {
   Transformer* transformer = nullptr;
   AttentionBackend* attention = nullptr;
@@ -31,30 +32,29 @@ struct VariantPair {
 
 // What a scorer has room for.
 struct ScoringRoom {
-  int batch = 1;    // windows at a time
-  int tokens = 0;   // fed in the longest window
-  int logits_rows;  // rows of logits at a time, whatever the context is
-  // Sequences are filled up to a multiple of so many tokens, and products of the head to so many rows, so
-  // that a device which chooses an algorithm for each shape meets few of them.
+  int batch = 1;        // windows at a time
+  int tokens = 0;       // fed in the longest window
+  int logits_rows = 1;  // rows of logits at a time, whatever the context is; a multiple of `step`
+  // Sequences are filled up to a multiple of so many tokens (but not beyond `tokens`), and products of the
+  // head to so many rows, so that a device which chooses an algorithm for each shape meets few of them.
   int step = 1;
 
-  // kLogitsBytes of logits; on a GPU a step of 64.
-  static ScoringRoom of(const Platform& platform, const ModelConfig& config, int batch, std::int64_t context);
-  // The room that one of the variants' transformers needs.
-  RunShape shape(int sequences) const;
+  // As many tokens as the context has and a learned position table allows. On a GPU a step of 64 and up to
+  // kLogitsBytes of logits; on the host kHostLogitsRows.
+  static ScoringRoom of(const Device& device, const ModelConfig& config, int batch, std::int64_t context);
+  RunShape shape(int sequences) const { return {sequences, tokens, tokens, logits_rows}; }
+  // The calls of Transformer::forward() that a path may make, longest first.
+  std::vector<Reservation> calls(ForwardPath path) const;
 };
 inline constexpr std::int64_t kLogitsBytes = std::int64_t{256} << 20;
 inline constexpr int kHostLogitsRows = 128;
 
-// The calls of forward() that a path may need within a room.
-std::vector<Reservation> scoring_calls(ForwardPath path, int tokens);
-
-// Bytes by purpose of a transformer of room.shape(sequences) with these variants on it, weights included, and
-// of a scorer of them; `shared`: how many of the variants share it with an earlier one.
+// A variant that is not there yet.
 struct PlannedVariant {
-  const AttentionBackend* attention;
-  ForwardPath path;
+  const AttentionBackend* attention = nullptr;
+  ForwardPath path = ForwardPath::prefill;
 };
+// Bytes by purpose of one transformer with these variants, weights included, and of a scorer of them.
 BytesByUse predict_scoring_memory(const ModelConfig& config, DType dtype, const ScoringRoom& room,
                                   int sequences, std::span<const PlannedVariant> variants, std::size_t pairs);
 
@@ -62,6 +62,12 @@ BytesByUse predict_scoring_memory(const ModelConfig& config, DType dtype, const 
 struct WindowOf {
   const Passage* passage = nullptr;
   std::size_t window = 0;
+};
+
+struct NonFiniteLogit {
+  std::size_t variant = 0;
+  std::int64_t row = 0;    // of the window, from 0
+  std::int64_t place = 0;  // of the vocabulary
 };
 
 // What a batch came to. Rows: all scored tokens of its windows, end to end.
@@ -96,7 +102,7 @@ class WindowScorer {
   const ScoringRoom& room() const { return room_; }
   std::span<const ScoredVariant> variants() const { return variants_; }
   std::span<const VariantPair> pairs() const { return pairs_; }
-  int under_way() const { return under_way_; }
+  std::size_t under_way() const { return under_way_; }
   // The most tokens that a window had so far.
   std::int64_t longest() const { return longest_; }
 
@@ -106,28 +112,48 @@ class WindowScorer {
   // Waits for the earliest batch under way; valid until the next submit().
   const WindowBatchScores& finish();
 
- private:
-  struct Batch;  // under way
-  struct Group;  // windows fed together
+  // Feeds one window again, alone, with nothing under way, and looks at all its logits of scored rows on the
+  // host: the first row with one that is not finite, of the first such variant.
+  std::optional<NonFiniteLogit> first_nonfinite(const WindowOf& window);
 
+ private:
+  // Windows that are fed together, and where they stand in the batch.
+  struct Group {
+    std::int64_t first_window, windows;
+    std::int64_t tokens;    // of each sequence, filled up
+    std::int64_t first_id;  // of the batch's ids: [window, token] here, [token, window] for decode
+    std::int64_t first_row, rows;
+  };
+  struct Batch;  // under way
+
+  std::int64_t row_room() const;
+  std::int64_t id_room() const { return static_cast<std::int64_t>(room_.batch) * room_.tokens; }
   void upload(Batch& batch, std::span<const WindowOf> windows);
+  void write_input(const Batch& batch, std::span<const WindowOf> windows, std::int32_t* input) const;
+  // Leaves the hidden states of scored rows in the variant's states.
   void feed(std::size_t variant, const Batch& batch);
-  void score(Batch& batch);
+  void feed_tokens(std::size_t variant, const Batch& batch, const Group& group);
+  const TensorView& states_of(std::size_t variant) const;
+  TensorView logits_of(std::size_t variant, std::int64_t first_row, std::int64_t rows);
+  void add_losses(std::size_t variant, const TensorView& logits, std::int64_t first_row);
+  template <typename Body>
+  void over_blocks(const Batch& batch, const Body& body) const;
 
   std::vector<ScoredVariant> variants_;
   std::vector<VariantPair> pairs_;
   ScoringRoom room_;
   int together_ = 1;
   bool decodes_ = false;
-  std::int64_t vocab_ = 0;
+  TokenId vocab_ = 0;
   Device* device_ = nullptr;
-  Buffer input_;                    // i32: ids, ids by token for decode, targets
-  std::vector<Tensor> states_;      // [variant]: [rows, hidden]
-  std::vector<Tensor> own_logits_;  // [variant]: [logits_rows, vocab], or empty: the transformer's own room
+  // On the device. Batches are worked on one after the other, so one of each serves both that are under way.
+  Buffer input_;                    // i32: ids, ids by token where a variant decodes, targets
+  std::vector<Tensor> states_;      // [variant] where there are pairs, else one: [rows, hidden]
+  std::vector<Tensor> own_logits_;  // [variant]: [logits_rows, vocab], or none: the transformer's
   Buffer losses_;                   // [variant, rows] f64
   Buffer compared_;                 // [pair, rows] LogitComparison
   std::array<std::unique_ptr<Batch>, 2> batches_;
-  int oldest_ = 0, under_way_ = 0;
+  std::size_t oldest_ = 0, under_way_ = 0;
   std::int64_t longest_ = 0;
 };
 

@@ -96,9 +96,9 @@ Transformer::Transformer(Platform& platform, const Model& model, const RunShape&
   clear();
 }
 
-AttentionProblem Transformer::problem(Reservation call, int layer) const {
+AttentionProblem Transformer::problem(Reservation call, int layer, int sequences) const {
   const ModelConfig& config = model_.config;
-  return {shape_.batch,
+  return {sequences,
           call.q_len,
           call.kv_len,
           config.q_heads,
@@ -109,8 +109,8 @@ AttentionProblem Transformer::problem(Reservation call, int layer) const {
           true};
 }
 
-void Transformer::reserve(const AttentionBackend& attention, Reservation call) {
-  const AttentionProblem asked = problem(call, 0);
+void Transformer::reserve(const AttentionBackend& attention, Reservation call, int sequences) {
+  const AttentionProblem asked = problem(call, 0, sequences > 0 ? sequences : shape_.batch);
   if (const auto reason = attention.why_not(asked)) {
     fail(ErrorKind::unsupported, "mode {} cannot compute attention with {}: {}", attention.name(),
          asked.text(), *reason);
@@ -133,7 +133,7 @@ void Transformer::clear() {
 }
 
 std::string Transformer::kernel_for(const AttentionBackend& attention, Reservation call) const {
-  return attention.kernel_for(problem(call, 0));
+  return attention.kernel_for(problem(call, 0, shape_.batch));
 }
 
 TensorView Transformer::upload_ids(std::span<const TokenId> ids) {
@@ -148,12 +148,14 @@ TensorView Transformer::upload_ids(std::span<const TokenId> ids) {
 void Transformer::attend(int layer, const TensorView& qkv, const TensorView& out, AttentionBackend& attention,
                          int keys, bool recorded) {
   const ModelConfig& config = model_.config;
-  const AttentionProblem asked = problem({static_cast<int>(qkv.extent(1)), keys}, layer);
+  const auto sequences = qkv.extent(0);
+  const AttentionProblem asked =
+      problem({static_cast<int>(qkv.extent(1)), keys}, layer, static_cast<int>(sequences));
   const AttentionScratch need = attention.scratch(asked);
   if (need.scores_bytes > scores_.bytes() || need.workspace_bytes > workspace_.bytes())
     fail(ErrorKind::internal, "no scratch was reserved for {}", asked.text());
-  const TensorView k_cache = cache_.keys(layer);
-  const TensorView v_cache = cache_.values(layer);
+  const TensorView k_cache = cache_.keys(layer).slice(0, 0, sequences);
+  const TensorView v_cache = cache_.values(layer).slice(0, 0, sequences);
   AttentionTensors tensors;
   tensors.q = qkv.slice(2, 0, config.q_heads);
   tensors.k = k_cache.slice(1, 0, keys);
@@ -203,8 +205,10 @@ void Transformer::replayed(int count) {
 TensorView Transformer::run(const TensorView& ids, AttentionBackend& attention, int keys, bool recorded) {
   const ModelConfig& config = model_.config;
   Ops& ops = *platform_.ops;
-  const std::int64_t batch = shape_.batch;
+  const std::int64_t batch = ids.extent(0);
   const std::int64_t count = ids.extent(1);
+  if (batch > shape_.batch || count > shape_.step)
+    fail(ErrorKind::internal, "ids {} have no room in [{}, {}]", ids.shape.text(), shape_.batch, shape_.step);
   const std::int64_t tokens = batch * count;
   const std::int32_t* past = past_len();
   const std::int64_t attention_width = config.q_heads * config.head_dim;
@@ -252,13 +256,17 @@ TensorView Transformer::last_rows(const TensorView& hidden) const {
 }
 
 TensorView Transformer::logits(const TensorView& hidden) {
-  const std::int64_t rows = hidden.extent(0);
-  if (rows > shape_.logits_rows)
-    fail(ErrorKind::internal, "{} rows of logits asked, {} have room", rows, shape_.logits_rows);
-  const TensorView out = logits_.view.slice(0, 0, rows);
-  platform_.ops->logits(hidden, model_.weights.final_norm, model_.weights.head,
-                        head_normed_.view.slice(0, 0, rows), out);
+  const TensorView out =
+      logits_.view.slice(0, 0, std::min<std::int64_t>(hidden.extent(0), shape_.logits_rows));
+  logits(hidden, out);
   return out;
+}
+
+void Transformer::logits(const TensorView& hidden, const TensorView& out) {
+  if (hidden.extent(0) > shape_.logits_rows)
+    fail(ErrorKind::internal, "{} rows of logits asked, {} have room", hidden.extent(0), shape_.logits_rows);
+  platform_.ops->logits(hidden, model_.weights.final_norm, model_.weights.head,
+                        head_normed_.view.slice(0, 0, hidden.extent(0)), out);
 }
 
 }  // namespace attn

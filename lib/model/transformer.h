@@ -41,13 +41,15 @@ class Transformer {
   Transformer(Platform& platform, const Model& model, const RunShape& shape);
 
   // Takes scratch for calls of forward() with q_len tokens a sequence when the cache then holds kv_len.
-  void reserve(const AttentionBackend& attention, Reservation call);
+  // `sequences`: fed together; 0: as many as there is room for.
+  void reserve(const AttentionBackend& attention, Reservation call, int sequences = 0);
 
   void clear();                           // forgets all tokens
   int length() const { return length_; }  // tokens a sequence in the cache
 
   // Feeds ids [batch, count] (i32 on the device) and returns their final hidden states [batch, count, hidden]
-  // before the last norm, valid until the next call.
+  // before the last norm, valid until the next call. After clear() it may be fewer sequences than there is
+  // room for, and then as many until the next clear().
   TensorView forward(const TensorView& ids, AttentionBackend& attention);
   // The same work for the body of Device::capture(): how many tokens the cache holds is read on the device,
   // and attention is called with `keys`, the most that a replay may meet. Leaves length() as it is.
@@ -59,6 +61,8 @@ class Transformer {
   // Logits [rows, vocab] f32 of hidden states [rows, hidden] (rows may be strided), valid until the next
   // call.
   TensorView logits(const TensorView& hidden);
+  // The same into memory [rows, vocab] of the caller's.
+  void logits(const TensorView& hidden, const TensorView& out);
   // What the last call of logits() wrote, to look at afterwards: [logits_rows, vocab].
   const TensorView& logits_room() const { return logits_.view; }
   // The last token's hidden state of each sequence: [batch, hidden], strided.
@@ -81,7 +85,7 @@ class Transformer {
   const std::int32_t* past_len() const { return static_cast<const std::int32_t*>(past_len_.data()); }
 
  private:
-  AttentionProblem problem(Reservation call, int layer) const;
+  AttentionProblem problem(Reservation call, int layer, int sequences) const;
   // `recorded`: see record(); else the call is done now and the host's length holds.
   TensorView run(const TensorView& ids, AttentionBackend& attention, int keys, bool recorded);
   void attend(int layer, const TensorView& qkv, const TensorView& out, AttentionBackend& attention, int keys,

@@ -1,0 +1,199 @@
+// Memory for the variants, the run, and what it came to.
+#include "apps/attnppl/score_case.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+
+namespace attn {
+namespace {
+
+constexpr std::int64_t kAutoTokens =
+    8192;                           // of a batch: matrix products of so many rows are at their ceiling
+constexpr double kFreeShare = 0.9;  // of the memory that is free
+
+bool is_refusal(const Error& error) {
+  return error.kind() == ErrorKind::out_of_memory || error.kind() == ErrorKind::unsupported;
+}
+
+void fail_with(PplVariantResult& result, const Error& error) {
+  result.failure = error.what();
+  result.failure_kind = error.kind();
+}
+
+class CaseScorer {
+ public:
+  CaseScorer(Platform& platform, const ScoringModels& models, const PplCase& ppl_case,
+             const ScoringPlan& plan)
+      : platform_(platform), models_(models), ppl_case_(ppl_case), plan_(plan) {
+    for (const PplVariant& variant : plan.variants) result_.variants.push_back({variant, {}, {}, 0, {}, {}});
+  }
+
+  PplCaseResult run(std::optional<int> batch_size, CaseText& text, const ScoreHooks& hooks) {
+    platform_.device->reset_peaks();
+    if (batch_size) {
+      prepare(*batch_size);
+    } else {
+      int batch = auto_batch();
+      while (!prepare(batch) && batch > 1) batch /= 2;
+    }
+    if (scorer_ != nullptr) {
+      const ScoreRun run = score_run(
+          *scorer_, [&] { return text.next(); }, text.settings().estimator, hooks);
+      take(run);
+    }
+    result_.text = text.finish();
+    return std::move(result_);
+  }
+
+ private:
+  const Model& model_of(const PplVariant& variant) const {
+    return variant.reference ? *models_.reference : *models_.model;
+  }
+  ScoringRoom room(int batch) const {
+    return ScoringRoom::of(*platform_.device, models_.model->config, batch, ppl_case_.plan_options.context);
+  }
+  // On the host each window is fed alone, at its own length: filling up would only cost time, and the figures
+  // are the same bits whatever the batch is.
+  int sequences(int batch) const { return platform_.device->records() ? batch : 1; }
+
+  BytesByUse predicted(int batch) const {
+    BytesByUse bytes{};
+    for (const bool reference : {false, true}) {
+      std::vector<PlannedVariant> variants;
+      for (const PplVariantResult& result : result_.variants) {
+        if (result.ran() && result.variant.reference == reference)
+          variants.push_back({&platform_.backend(result.variant.mode), result.variant.path});
+      }
+      if (variants.empty()) continue;
+      const Model& model = reference ? *models_.reference : *models_.model;
+      const BytesByUse part =
+          predict_scoring_memory(model.config, model.weights.dtype, room(batch), sequences(batch), variants,
+                                 reference ? 0 : plan_.pairs.size());
+      for (std::size_t use = 0; use < bytes.size(); ++use) bytes[use] += part[use];
+    }
+    return bytes;
+  }
+
+  int auto_batch() const {
+    const DeviceInfo info = platform_.device->info();
+    const int tokens = room(1).tokens;
+    if (!platform_.device->records()) return 1;
+    int batch = static_cast<int>(std::max<std::int64_t>(1, kAutoTokens / tokens));
+    const auto fits = [&](int windows) {
+      const BytesByUse bytes = predicted(windows);
+      const std::size_t weights = bytes[static_cast<std::size_t>(MemoryUse::weights)];  // are there already
+      const auto more =
+          static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}) - weights);
+      return more <= kFreeShare * static_cast<double>(info.free_bytes);
+    };
+    while (batch > 1 && info.free_bytes > 0 && !fits(batch)) batch /= 2;
+    return batch;
+  }
+
+  // Takes the memory. False: there is not enough for what all variants share; then they have failed, until it
+  // is called again.
+  bool prepare(int batch) {
+    scorer_.reset();
+    transformers_.clear();
+    for (PplVariantResult& result : result_.variants) result.failure.clear();
+    result_.batch = batch;
+    try {
+      take_memory(batch);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory) throw;
+      scorer_.reset();
+      transformers_.clear();
+      for (PplVariantResult& result : result_.variants) {
+        if (result.ran()) fail_with(result, error);
+      }
+      return false;
+    }
+    return true;
+  }
+
+  void take_memory(int batch) {
+    const ScoringRoom room = this->room(batch);
+    std::vector<ScoredVariant> variants;
+    places_.clear();
+    for (std::size_t i = 0; i < result_.variants.size(); ++i) {
+      PplVariantResult& result = result_.variants[i];
+      AttentionBackend& attention = platform_.backend(result.variant.mode);
+      auto& transformer = transformers_[result.variant.reference];
+      if (transformer == nullptr)
+        transformer =
+            std::make_unique<Transformer>(platform_, model_of(result.variant), room.shape(sequences(batch)));
+      try {
+        for (const Reservation& call : room.calls(result.variant.path)) transformer->reserve(attention, call);
+      } catch (const Error& error) {
+        if (!is_refusal(error)) throw;
+        fail_with(result, error);
+        continue;
+      }
+      places_.push_back(i);
+      variants.push_back({transformer.get(), &attention, result.variant.path});
+    }
+    if (variants.empty()) return;
+    std::vector<VariantPair> pairs;
+    planned_pairs_.clear();
+    for (const VariantPair& pair : plan_.pairs) {
+      const auto place = [&](std::size_t variant) {
+        return static_cast<std::size_t>(std::find(places_.begin(), places_.end(), variant) - places_.begin());
+      };
+      if (place(pair.base) == places_.size() || place(pair.other) == places_.size()) continue;
+      pairs.push_back({place(pair.base), place(pair.other)});
+      planned_pairs_.push_back(pair);
+    }
+    scorer_ = std::make_unique<WindowScorer>(std::move(variants), std::move(pairs), room);
+  }
+
+  void take(const ScoreRun& run) {
+    result_.longest = scorer_->longest();
+    const int longest = static_cast<int>(result_.longest);
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      PplVariantResult& result = result_.variants[places_[i]];
+      result.score = run.variants[i].perplexity;
+      result.seconds = run.variants[i].seconds;
+      const ScoredVariant& variant = scorer_->variants()[i];
+      if (longest > 0) {
+        const int fed = variant.path == ForwardPath::decode ? 1 : longest;
+        result.kernel = variant.transformer->kernel_for(*variant.attention, {fed, longest});
+      }
+    }
+    for (std::size_t i = 0; i < planned_pairs_.size(); ++i)
+      result_.pairs.push_back({planned_pairs_[i].base, planned_pairs_[i].other, run.pairs[i]});
+    result_.seconds = run.seconds;
+    result_.compared_seconds = run.compared_seconds;
+    result_.stopped = run.stopped;
+    result_.source_error = run.source_error;
+    result_.nonfinite = run.nonfinite;
+    if (result_.nonfinite) result_.nonfinite->variant = places_[run.nonfinite->variant];
+    result_.memory = read_memory(*platform_.device, predicted(result_.batch));
+  }
+
+  Platform& platform_;
+  const ScoringModels& models_;
+  const PplCase& ppl_case_;
+  const ScoringPlan& plan_;
+  PplCaseResult result_;
+  std::map<bool, std::unique_ptr<Transformer>> transformers_;  // [reference]
+  std::vector<std::size_t> places_;                            // [of the scorer]: place in the plan
+  std::vector<VariantPair> planned_pairs_;                     // of the scorer's pairs, in places of the plan
+  std::unique_ptr<WindowScorer> scorer_;
+};
+
+}  // namespace
+
+bool PplCaseResult::any_ran() const {
+  return std::any_of(variants.begin(), variants.end(),
+                     [](const PplVariantResult& variant) { return variant.ran(); });
+}
+
+PplCaseResult score_case(Platform& platform, const ScoringModels& models, const PplCase& ppl_case,
+                         const ScoringPlan& plan, std::optional<int> batch_size, CaseText& text,
+                         const ScoreHooks& hooks) {
+  return CaseScorer(platform, models, ppl_case, plan).run(batch_size, text, hooks);
+}
+
+}  // namespace attn
