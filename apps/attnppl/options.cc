@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "lib/core/error.h"
+#include "lib/eval/final_states.h"
 #include "lib/text/document.h"
 #include "lib/text/document_selection.h"
 #include "lib/text/pg19.h"
@@ -41,9 +42,10 @@ std::string ppl_help() {
          "Beside it "
          "stands full\n"
          "The error is that of a block bootstrap over neighbouring tokens.\n"
-         "Exit codes: 0 ok, 1 a loss was not finite, 2 usage, 3 bad input, 4 unsupported, 5 out of memory, 6 "
+         "Exit codes: 0 ok, 1 a logit was not finite, 2 usage, 3 bad input, 4 unsupported, 5 out of memory, "
+         "6 "
          "device,\n"
-         "7 internal error, 130 interrupted.";
+         "7 internal error, 8 the accuracy rule of --reference is broken, 130 interrupted.";
 }
 
 void add_ppl_options(CLI::App& app, PplOptions& options) {
@@ -64,6 +66,19 @@ void add_ppl_options(CLI::App& app, PplOptions& options) {
   as_list(
       app.add_option("--mode", options.modes, "baseline, flash, reference; both stands for the first two"))
       ->capture_default_str();
+  as_list(app.add_option("--path", options.paths,
+                         "prefill: a window in one call; decode: token by token over the KV cache, compared "
+                         "with prefill of the same mode; both"))
+      ->capture_default_str();
+  app.add_option(
+         "--reference", options.reference,
+         "f32: feed the windows to f32 weights and mode reference too, and judge whether each mode is "
+         "at most twice as far from that as baseline is (docs/divergence.md)")
+      ->check(CLI::IsMember({"f32"}));
+  app.add_option("--health", options.health,
+                 "Look inside attention on the first N windows: largest scores and head-room to f16 overflow "
+                 "of each layer")
+      ->check(CLI::PositiveNumber);
   as_list(app.add_option("--protocol", options.protocols,
                          "full, hf-strided, lm-eval, llama.cpp, legacy-rows, legacy-window"))
       ->capture_default_str();
@@ -170,6 +185,12 @@ std::vector<std::string> settle(PplOptions& options) {
     options.modes = {"baseline", "flash"};
   }
   check_modes(options.modes);
+  if (options.paths == std::vector<std::string>{"both"}) options.paths = {"prefill", "decode"};
+  for (auto path = options.paths.begin(); path != options.paths.end(); ++path) {
+    kForwardPathNames.parse(*path, "--path");
+    if (std::find(options.paths.begin(), path, *path) != path)
+      fail(ErrorKind::usage, "--path names '{}' twice", *path);
+  }
   if (options.protocols.empty()) fail(ErrorKind::usage, "--protocol needs a value");
   for (auto name = options.protocols.begin(); name != options.protocols.end(); ++name) {
     kProtocolNames.parse(*name, "--protocol");

@@ -30,6 +30,9 @@ struct PplOptions {
   std::string line_ends = "keep";      // a LineEnds
   std::string split;                   // a Pg19Split's name; empty: none asked for
   std::vector<std::string> modes{"baseline", "flash"};
+  std::vector<std::string> paths{"prefill"};  // ForwardPaths
+  std::string reference;                      // "f32": weights of the run that judges the others; or empty
+  int health = 0;                             // windows that are looked at from the inside
   std::vector<std::string> protocols{"full"};
   std::optional<std::int64_t> max_samples;
   std::optional<int> max_length, window, stride;
