@@ -1,14 +1,14 @@
 // The scoring of windows against logits computed one window at a time on the host.
-#include "lib/eval/perplexity.h"
-
 #include <cmath>
 #include <limits>
 
 #include "lib/core/text_file.h"
 #include "lib/eval/moments.h"
+#include "lib/eval/score_run.h"
 #include "lib/results/value.h"
 #include "tests/catch.h"
 #include "tests/eval/letter_tokenizer.h"
+#include "tests/eval/read_all.h"
 #include "tests/runtime/random_runtime.h"
 
 using namespace attn;
@@ -23,8 +23,10 @@ struct TinyRun {
 };
 
 Passage passage_of(int tokens, int context, int stride, std::uint64_t seed = 3) {
-  return {"text " + std::to_string(seed), random_prompt(61, tokens, seed),
-          plan_windows(tokens, context, stride)};
+  Passage passage{"text " + std::to_string(seed), random_prompt(61, tokens, seed),
+                  plan_windows(tokens, context, stride)};
+  passage.window_counts = count_scored_text(passage, kTokenizer);
+  return passage;
 }
 
 // -ln softmax(logits)[target] in double on the host.
@@ -48,6 +50,17 @@ double direct_loss(TinyRun& run, const std::vector<TokenId>& ids, std::int64_t f
   return loss_of(logits.data() + (count - 1) * 61, 61, ids[static_cast<std::size_t>(last)]);
 }
 
+constexpr int kScoreRows = 128;
+
+ScoringRoom room_for(const std::vector<Passage>& passages, int logits_rows = kScoreRows) {
+  std::int64_t longest = 1;
+  for (const Passage& passage : passages) {
+    for (const Window& window : passage.windows) longest = std::max(longest, window.tokens());
+  }
+  const auto tokens = static_cast<int>(longest);
+  return {1, tokens, std::min(logits_rows, tokens), 1};
+}
+
 struct Scored {
   PerplexityResult result;
   std::vector<double> losses;        // in the order of scoring
@@ -55,18 +68,21 @@ struct Scored {
 };
 
 Scored score(TinyRun& run, const std::vector<Passage>& passages, const std::string& mode = "baseline",
-             int logits_rows = kScoreRows, Estimator estimator = Estimator::tokens) {
+             int logits_rows = kScoreRows, Estimator estimator = Estimator::tokens,
+             std::function<bool()> stop = nullptr) {
   Scored out;
-  Transformer transformer(run.platform, run.model, scoring_shape(passages, logits_rows));
+  const ScoringRoom room = room_for(passages, logits_rows);
+  Transformer transformer(run.platform, run.model, room.shape(1));
+  WindowScorer scorer({{&transformer, &run.platform.backend(mode), ForwardPath::prefill}}, {}, room);
   ScoreHooks hooks;
+  hooks.stop = std::move(stop);
   hooks.on_window = [&](const WindowLosses& window) {
     for (std::size_t i = 0; i < window.losses.size(); ++i) {
       out.losses.push_back(window.losses[i]);
       out.tokens.push_back(window.first_token + static_cast<std::int64_t>(i));
     }
   };
-  out.result =
-      score_perplexity(transformer, run.platform.backend(mode), passages, kTokenizer, estimator, hooks);
+  out.result = score_run(scorer, source_of(passages), estimator, hooks).variants.front().perplexity;
   return out;
 }
 
@@ -195,12 +211,9 @@ TEST_CASE("a loss that is not finite stops the scoring and says where") {
 TEST_CASE("a stop keeps the part that is scored") {
   TinyRun run;
   const std::vector<Passage> passages{passage_of(40, 8, 4)};
-  Transformer transformer(run.platform, run.model, scoring_shape(passages));
   int asked = 0;
-  ScoreHooks hooks;
-  hooks.stop = [&] { return ++asked > 3; };
-  const PerplexityResult result = score_perplexity(transformer, run.platform.backend("flash"), passages,
-                                                   kTokenizer, Estimator::tokens, hooks);
+  const PerplexityResult result =
+      score(run, passages, "flash", kScoreRows, Estimator::tokens, [&] { return ++asked > 3; }).result;
   CHECK(result.stopped);
   CHECK(result.tokens_scored == 7 + 4 + 4);
   CHECK(result.bytes_scored == 2 * 15);
@@ -228,9 +241,9 @@ TEST_CASE("predicted memory of scoring is what the ledger counts") {
   const std::vector<Passage> passages{passage_of(96, 48, 24)};
   for (const std::string mode : {"baseline", "flash"}) {
     CAPTURE(mode);
-    const RunShape shape = scoring_shape(passages, 16);
+    const PlannedVariant variant{&run.platform.backend(mode), ForwardPath::prefill};
     const BytesByUse predicted =
-        predict_scoring_memory(run.model.config, DType::f32, shape, run.platform.backend(mode));
+        predict_scoring_memory(run.model.config, DType::f32, room_for(passages, 16), 1, {&variant, 1}, 0);
     run.platform.device->reset_peaks();
     score(run, passages, mode, 16);
     const BytesByUse measured = run.platform.device->memory().peaks();
@@ -265,12 +278,15 @@ TEST_CASE("stories260K has the perplexities of its float64 reference") {
       passage.ids.push_back(static_cast<TokenId>(*id.number()));
     const auto tokens = static_cast<std::int64_t>(passage.ids.size());
     passage.windows = plan_windows(tokens, tokens, tokens);
+    passage.window_counts = count_scored_text(passage, LetterTokenizer(512));
     const std::vector<Passage> passages{passage};
-    Transformer transformer(platform, model, scoring_shape(passages));
+    const ScoringRoom room = room_for(passages);
+    Transformer transformer(platform, model, room.shape(1));
     for (const std::string mode : {"reference", "baseline", "flash"}) {
       CAPTURE(passage.name, mode);
-      const PerplexityResult result = score_perplexity(transformer, platform.backend(mode), passages,
-                                                       LetterTokenizer(512), Estimator::tokens);
+      WindowScorer scorer({{&transformer, &platform.backend(mode), ForwardPath::prefill}}, {}, room);
+      const PerplexityResult result =
+          score_run(scorer, source_of(passages), Estimator::tokens).variants.front().perplexity;
       CHECK(*result.perplexity == Approx(*fields.find("ppl_f64")->number()).epsilon(1e-4));
       CHECK(*result.log_perplexity == Approx(*fields.find("mean_nll_f64")->number()).epsilon(1e-4));
     }

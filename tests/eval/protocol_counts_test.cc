@@ -11,6 +11,7 @@
 #include "lib/results/value.h"
 #include "tests/catch.h"
 #include "tests/eval/letter_tokenizer.h"
+#include "tests/eval/read_all.h"
 
 using namespace attn;
 
@@ -46,16 +47,15 @@ double loss(std::int64_t target, std::int64_t seen, bool bos) {
   return 2 + std::sin(static_cast<double>(target)) + 1.0 / static_cast<double>(seen) + (bos ? 0.25 : 0);
 }
 
-PerplexityResult score(const EvalPlan& plan, const Tokenizer& tokenizer = kTokenizer) {
+PerplexityResult score(const ReadPlan& plan) {
   std::vector<double> losses;
-  return sum_losses(
-      plan.passages, tokenizer, plan.estimator, [&](const Passage& passage, const Window& window) {
-        CHECK(static_cast<std::int64_t>(fed_ids(passage, window).size()) == window.tokens());
-        losses.clear();
-        for (std::int64_t token = window.first_scored; token < window.end; ++token)
-          losses.push_back(loss(token, token - window.begin + (window.bos ? 1 : 0), window.bos));
-        return std::span<const double>(losses);
-      });
+  return sum_losses(plan.passages, plan.estimator, [&](const Passage& passage, const Window& window) {
+    CHECK(static_cast<std::int64_t>(fed_ids(passage, window).size()) == window.tokens());
+    losses.clear();
+    for (std::int64_t token = window.first_scored; token < window.end; ++token)
+      losses.push_back(loss(token, token - window.begin + (window.bos ? 1 : 0), window.bos));
+    return std::span<const double>(losses);
+  });
 }
 
 PlanOptions options(std::int64_t context, std::int64_t stride) {
@@ -65,9 +65,9 @@ PlanOptions options(std::int64_t context, std::int64_t stride) {
   return out;
 }
 
-EvalPlan plan(Protocol protocol, int tokens, const PlanOptions& asked,
+ReadPlan plan(Protocol protocol, int tokens, const PlanOptions& asked,
               const Tokenizer& tokenizer = kTokenizer) {
-  return make_plan(protocol, one_text(letters(tokens)), tokenizer, asked);
+  return read_all(protocol, one_text(letters(tokens)), tokenizer, asked);
 }
 
 // A weighted sum with its weights, as the sources accumulate them.
@@ -84,7 +84,7 @@ struct Expected {
   }
 };
 
-void check(const EvalPlan& plan, const PerplexityResult& result, const Expected& expected) {
+void check(const ReadPlan& plan, const PerplexityResult& result, const Expected& expected) {
   CHECK(plan.tokens_scored == expected.scored);
   CHECK(result.tokens_scored == expected.scored);
   CHECK(plan.windows == expected.windows);
@@ -101,7 +101,7 @@ TEST_CASE("full with BOS scores the first token too and each id once") {
       CAPTURE(tokens, context, stride, kBosRuleNames.name(rule));
       PlanOptions asked = options(context, stride);
       asked.bos = rule;
-      const EvalPlan made = plan(Protocol::full, tokens, asked, kBosTokenizer);
+      const ReadPlan made = plan(Protocol::full, tokens, asked, kBosTokenizer);
       CHECK(made.tokens == tokens);
       CHECK(made.tokens_scored == (rule == BosRule::none ? tokens - 1 : tokens));
       std::int64_t next = rule == BosRule::none ? 1 : 0;
@@ -155,11 +155,11 @@ TEST_CASE("hf-strided weighs the windows as the script does") {
     }
     PlanOptions asked = options(context, stride);
     asked.text = TextForm::as_is;
-    const EvalPlan current = plan(Protocol::hf_strided, tokens, asked);
+    const ReadPlan current = plan(Protocol::hf_strided, tokens, asked);
     check(current, score(current), labels);
     CHECK(current.estimator == Estimator::labels);
     asked.estimator = Estimator::windows;
-    const EvalPlan old = plan(Protocol::hf_strided, tokens, asked);
+    const ReadPlan old = plan(Protocol::hf_strided, tokens, asked);
     check(old, score(old), windows);
     asked.estimator = Estimator::tokens;
     const PerplexityResult by_token = score(plan(Protocol::hf_strided, tokens, asked));
@@ -175,14 +175,14 @@ TEST_CASE("hf-strided joins the rows of a text and may begin with BOS") {
   const auto ids = [&](std::optional<TextForm> form) {
     PlanOptions asked = options(8, 4);
     asked.text = form;
-    return make_plan(Protocol::hf_strided, one_text(text), kTokenizer, asked).passages.at(0).ids;
+    return read_all(Protocol::hf_strided, one_text(text), kTokenizer, asked).passages.at(0).ids;
   };
   CHECK(ids(std::nullopt) == kTokenizer.encode("\n\n = A = \n\n\n\n\nlast"));
   CHECK(ids(TextForm::rows) == kTokenizer.encode(" = A = \nlast"));
   CHECK(ids(TextForm::as_is) == kTokenizer.encode(text));
   PlanOptions with_bos = options(16, 8);
   with_bos.bos = BosRule::first;
-  const EvalPlan made = plan(Protocol::hf_strided, 40, with_bos, kBosTokenizer);
+  const ReadPlan made = plan(Protocol::hf_strided, 40, with_bos, kBosTokenizer);
   CHECK(made.tokens_scored == 40);
   CHECK(made.windows == 5);  // of 41 ids: ends 16, 24, 32, 40, 41
   CHECK(made.passages[0].windows[0] == Window{0, 15, 0, true});
@@ -207,8 +207,8 @@ TEST_CASE("lm-eval rolls disjoint windows and fills up the last") {
       expected.window(losses, static_cast<double>(length));
       predicted = end;
     }
-    const EvalPlan made = plan(Protocol::lm_eval, tokens, options(context, context), kBosTokenizer);
-    const PerplexityResult result = score(made, kBosTokenizer);
+    const ReadPlan made = plan(Protocol::lm_eval, tokens, options(context, context), kBosTokenizer);
+    const PerplexityResult result = score(made);
     check(made, result, expected);
     CHECK(made.tokens_scored == tokens);
     for (const Window& window : made.passages[0].windows) CHECK(window.tokens() <= context);
@@ -237,7 +237,7 @@ TEST_CASE("llama.cpp scores the second half of each chunk without its first id")
       }
       PlanOptions asked = options(context, context);
       asked.bos = bos ? BosRule::each : BosRule::none;
-      const EvalPlan made = plan(Protocol::llama_cpp, tokens, asked, kBosTokenizer);
+      const ReadPlan made = plan(Protocol::llama_cpp, tokens, asked, kBosTokenizer);
       check(made, score(made), expected);
       for (const Window& window : made.passages[0].windows) {
         const auto fed = fed_ids(made.passages[0], window);
@@ -250,7 +250,7 @@ TEST_CASE("llama.cpp scores the second half of each chunk without its first id")
 }
 
 TEST_CASE("the error of llama.cpp is the first order error of independent tokens") {
-  const EvalPlan made = plan(Protocol::llama_cpp, 240, options(8, 8));
+  const ReadPlan made = plan(Protocol::llama_cpp, 240, options(8, 8));
   const PerplexityResult result = score(made);
   double nll = 0, nll2 = 0;
   std::int64_t count = 0;
@@ -280,11 +280,11 @@ TEST_CASE("legacy-window scores the end of the text twice and counts a label too
       expected.window(losses, labels);
       if (end >= tokens) break;
     }
-    const EvalPlan made = plan(Protocol::legacy_window, tokens, options(context, stride));
+    const ReadPlan made = plan(Protocol::legacy_window, tokens, options(context, stride));
     check(made, score(made), expected);
   }
   // The counts of the run that this protocol was read from: 33,828 ids gave num_tokens 34304.
-  const EvalPlan book = plan(Protocol::legacy_window, 33828, options(1024, 512));
+  const ReadPlan book = plan(Protocol::legacy_window, 33828, options(1024, 512));
   CHECK(book.windows == 66);
   CHECK(book.tokens_scored == 34303);
   CHECK(score(book).weight_sum == 34304);
@@ -321,7 +321,8 @@ TEST_CASE("words and bytes are counted where a word begins in a scored token") {
     static const std::vector<double> losses(16, 0.5);
     return std::span(losses).first(static_cast<std::size_t>(window.scored()));
   };
-  const PerplexityResult result = sum_losses({&passage, 1}, tokenizer, Estimator::tokens, zero);
+  passage.window_counts = count_scored_text(passage, tokenizer);
+  const PerplexityResult result = sum_losses({&passage, 1}, Estimator::tokens, zero);
   CHECK(result.bytes_scored == 3 + 3 + 3 + 3);
   CHECK(result.words_scored == 1 + 0 + 1 + 1);  // cd, gh, i
   CHECK(*result.byte_perplexity == Approx(std::exp(0.5)));
@@ -329,14 +330,10 @@ TEST_CASE("words and bytes are counted where a word begins in a scored token") {
 }
 
 TEST_CASE("an unfinished page has no figures per word") {
-  const EvalPlan made = plan(Protocol::lm_eval, 30, options(8, 8), kBosTokenizer);
-  int asked = 0;
-  ScoreHooks hooks;
-  hooks.stop = [&] { return ++asked > 2; };
+  const ReadPlan made = plan(Protocol::lm_eval, 30, options(8, 8), kBosTokenizer);
   const std::vector<double> losses(8, 1.0);
   const PerplexityResult result = sum_losses(
-      made.passages, kTokenizer, made.estimator,
-      [&](const Passage&, const Window&) { return std::span(losses); }, hooks);
+      made.passages, made.estimator, [&](const Passage&, const Window&) { return std::span(losses); }, 2);
   CHECK(result.tokens_scored == 16);
   CHECK(result.perplexity.has_value());
   CHECK_FALSE(result.word_perplexity.has_value());
@@ -397,9 +394,9 @@ TEST_CASE("id counts of published protocols come out of WikiText 2") {
     PlanOptions asked = options(1024, 1024);
     asked.text = form;
     const std::string text = read_text_file(kData / "wikitext-2" / file);
-    return make_plan(Protocol::hf_strided, one_text(text), *tokenizer, asked);
+    return read_all(Protocol::hf_strided, one_text(text), *tokenizer, asked);
   };
-  const EvalPlan test = count("wiki.test.raw", TextForm::rows_nn);
+  const ReadPlan test = count("wiki.test.raw", TextForm::rows_nn);
   CHECK(test.tokens == 287644);
   CHECK(test.token_sha256 == "ef6af648320b73e3cb62461c48c8e4539aec4d10c751005e32d690977f0b9ccf");
   CHECK(test.windows == 281);
@@ -409,7 +406,7 @@ TEST_CASE("id counts of published protocols come out of WikiText 2") {
   CHECK(count("wiki.valid.raw", TextForm::rows_nn).tokens == 251048);
   PlanOptions strided = options(1024, 512);
   const std::string text = read_text_file(kData / "wikitext-2/wiki.test.raw");
-  CHECK(make_plan(Protocol::hf_strided, one_text(text), *tokenizer, strided).tokens_scored == 287643);
+  CHECK(read_all(Protocol::hf_strided, one_text(text), *tokenizer, strided).tokens_scored == 287643);
 }
 
 TEST_CASE("lm-eval has the words bytes and ids of the harness in each of 62 pages") {
@@ -420,7 +417,7 @@ TEST_CASE("lm-eval has the words bytes and ids of the harness in each of 62 page
   const std::string text = read_text_file(kData / "wikitext-2/wiki.test.raw");
   for (const std::string family : {"gpt2", "pythia"}) {
     const auto tokenizer = load_tokenizer(kData / "tokenizers" / family);
-    const EvalPlan made = make_plan(Protocol::lm_eval, one_text(text), *tokenizer, options(2048, 1024));
+    const ReadPlan made = read_all(Protocol::lm_eval, one_text(text), *tokenizer, options(2048, 1024));
     CHECK(made.bos_id == (family == "gpt2" ? 50256 : 0));
     REQUIRE(made.passages.size() == 62);
     std::int64_t words = 0, bytes = 0, detokenized = 0;
@@ -448,7 +445,7 @@ TEST_CASE("llama.cpp has the chunks of WikiText 2 that its context implies") {
   if (!std::filesystem::exists(kData)) ATTN_SKIP("../shared/data is not beside the checkout");
   const auto tokenizer = load_tokenizer(kData / "tokenizers/gpt2");
   const std::string text = read_text_file(kData / "wikitext-2/wiki.test.raw");
-  const EvalPlan made = make_plan(Protocol::llama_cpp, one_text(text), *tokenizer, options(512, 512));
+  const ReadPlan made = read_all(Protocol::llama_cpp, one_text(text), *tokenizer, options(512, 512));
   CHECK(made.tokens == 286221);
   CHECK(made.windows == 559);
   CHECK(made.tokens_scored == 559 * 255);

@@ -5,6 +5,7 @@
 #include "lib/core/text_file.h"
 #include "tests/catch.h"
 #include "tests/eval/letter_tokenizer.h"
+#include "tests/eval/read_all.h"
 
 using namespace attn;
 
@@ -34,8 +35,8 @@ PlanOptions options(std::int64_t context, std::int64_t stride, std::int64_t max_
 }  // namespace
 
 TEST_CASE("full plans one passage a document and counts what will be scored") {
-  const EvalPlan plan =
-      make_plan(Protocol::full, source({"abcdefghij", "k", "lmnopq"}), kTokenizer, options(4, 2));
+  const ReadPlan plan =
+      read_all(Protocol::full, source({"abcdefghij", "k", "lmnopq"}), kTokenizer, options(4, 2));
   REQUIRE(plan.passages.size() == 3);
   CHECK(plan.samples_seen == 3);
   CHECK(plan.samples_used == 2);
@@ -50,8 +51,8 @@ TEST_CASE("full plans one passage a document and counts what will be scored") {
 
 TEST_CASE("limits take the first documents and the first tokens") {
   const std::vector<std::string> texts{"abcdefghij", "klmno", "pqrst"};
-  CHECK(make_plan(Protocol::full, source(texts), kTokenizer, options(4, 2, 2)).tokens == 15);
-  const EvalPlan cut = make_plan(Protocol::full, source(texts), kTokenizer, options(4, 2, 0, 12));
+  CHECK(read_all(Protocol::full, source(texts), kTokenizer, options(4, 2, 2)).tokens == 15);
+  const ReadPlan cut = read_all(Protocol::full, source(texts), kTokenizer, options(4, 2, 0, 12));
   CHECK(cut.tokens == 12);
   REQUIRE(cut.passages.size() == 2);
   CHECK(cut.passages[1].ids.size() == 2);
@@ -59,8 +60,8 @@ TEST_CASE("limits take the first documents and the first tokens") {
 }
 
 TEST_CASE("legacy rows skips short lines but counts them and cuts long ones") {
-  const EvalPlan plan = make_plan(Protocol::legacy_rows, source({" \nabc\n\nx\n long line here\n", "yz"}),
-                                  kTokenizer, options(6, 6));
+  const ReadPlan plan = read_all(Protocol::legacy_rows, source({" \nabc\n\nx\n long line here\n", "yz"}),
+                                 kTokenizer, options(6, 6));
   CHECK(plan.estimator == Estimator::passages);
   CHECK(plan.samples_seen == 6);
   CHECK(plan.samples_used == 4);  // abc, x with its line end, the long line, yz
@@ -73,8 +74,8 @@ TEST_CASE("legacy rows skips short lines but counts them and cuts long ones") {
 }
 
 TEST_CASE("legacy rows stops after the asked number of lines over all documents") {
-  const EvalPlan plan =
-      make_plan(Protocol::legacy_rows, source({"ab\n\ncd\n", "ef\ngh\n"}), kTokenizer, options(8, 8, 4));
+  const ReadPlan plan =
+      read_all(Protocol::legacy_rows, source({"ab\n\ncd\n", "ef\ngh\n"}), kTokenizer, options(8, 8, 4));
   CHECK(plan.samples_seen == 4);
   CHECK(plan.samples_used == 3);
   CHECK(plan.passages.back().ids == kTokenizer.encode("ef\n"));
@@ -92,16 +93,16 @@ TEST_CASE("rows of a text are its lines with their ends and blank ones empty") {
 
 TEST_CASE("a context or stride that is out of range is refused before any text is read") {
   const TextSource never = []() -> std::optional<Document> { throw std::logic_error("read"); };
-  CHECK_THROWS_AS(make_plan(Protocol::full, never, kTokenizer, options(1, 1)), Error);
-  CHECK_THROWS_AS(make_plan(Protocol::full, never, kTokenizer, options(8, 9)), Error);
+  CHECK_THROWS_AS(read_all(Protocol::full, never, kTokenizer, options(1, 1)), Error);
+  CHECK_THROWS_AS(read_all(Protocol::full, never, kTokenizer, options(8, 9)), Error);
 }
 
 TEST_CASE("of the first 128 lines of wiki test tokens 79 are used") {
   const auto file = kData / "wikitext-2/wiki.test.tokens";
   if (!std::filesystem::exists(file)) ATTN_SKIP("../shared/data is not beside the checkout");
   const auto tokenizer = load_tokenizer(kData / "tokenizers/gpt2");
-  const EvalPlan plan = make_plan(Protocol::legacy_rows, source({read_text_file(file).substr(0, 200000)}),
-                                  *tokenizer, options(512, 512, 128));
+  const ReadPlan plan = read_all(Protocol::legacy_rows, source({read_text_file(file).substr(0, 200000)}),
+                                 *tokenizer, options(512, 512, 128));
   CHECK(plan.samples_seen == 128);
   CHECK(plan.samples_used == 79);
 }

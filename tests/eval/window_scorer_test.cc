@@ -1,5 +1,5 @@
 // Variants of one computation over the same windows, and faults that must show.
-#include "lib/eval/divergence_scorer.h"
+#include "lib/eval/window_scorer.h"
 
 #include <cmath>
 #include <limits>
@@ -8,6 +8,8 @@
 #include "lib/eval/accuracy_rule.h"
 #include "tests/catch.h"
 #include "tests/eval/fault_attention.h"
+#include "tests/eval/letter_tokenizer.h"
+#include "tests/eval/read_all.h"
 #include "tests/runtime/random_runtime.h"
 
 using namespace attn;
@@ -16,12 +18,28 @@ namespace {
 
 constexpr int kTokens = 37;
 
+// One window over all ids.
+Passage one_window(const std::vector<TokenId>& ids, std::int64_t first_scored = 1) {
+  Passage passage{"window", ids, {{0, static_cast<std::int64_t>(ids.size()), first_scored}}};
+  passage.window_counts.resize(1);
+  return passage;
+}
+
+ScoringRoom room_for(int tokens, int logits_rows = 16, int batch = 1) {
+  return {batch, tokens, std::min(logits_rows, tokens), 1};
+}
+
+ScoreRun run_over(WindowScorer& scorer, const std::vector<Passage>& passages) {
+  return score_run(scorer, source_of(passages), Estimator::tokens);
+}
+
 // All tokens after the first of one window, by both variants.
 Divergence compare_once(const ScoredVariant& base, const ScoredVariant& other,
                         const std::vector<TokenId>& ids) {
-  DivergenceScorer scorer({base, other}, {{0, 1}}, static_cast<std::int64_t>(ids.size()));
-  REQUIRE_FALSE(scorer.add(ids, 0, std::span(ids).subspan(1)).has_value());
-  return scorer.divergence(0).all();
+  WindowScorer scorer({base, other}, {{0, 1}}, room_for(static_cast<int>(ids.size())));
+  const ScoreRun run = run_over(scorer, {one_window(ids)});
+  REQUIRE(run.complete());
+  return run.pairs[0].divergence.all();
 }
 
 // In a step of decoding the newest key, the token's own, is left out.
@@ -78,21 +96,32 @@ TEST_CASE("figures of a window are those of its rows whatever the blocks") {
     CAPTURE(block);
     Transformer exact(platform, model, {1, kTokens, kTokens, block});
     Transformer other(platform, rounded, {1, kTokens, kTokens, block});
-    DivergenceScorer scorer({{&exact, &flash, ForwardPath::prefill}, {&other, &flash, ForwardPath::prefill}},
-                            {{0, 1}, {1, 0}}, kTokens);
-    REQUIRE_FALSE(scorer.add(ids, 10, std::span(ids).subspan(11)).has_value());
-    const Divergence& found = scorer.divergence(0).all();
+    WindowScorer scorer({{&exact, &flash, ForwardPath::prefill}, {&other, &flash, ForwardPath::prefill}},
+                        {{0, 1}, {1, 0}}, room_for(kTokens, block));
+    std::vector<double> other_losses;
+    ScoreHooks hooks;
+    hooks.on_window = [&](const WindowLosses& window) {
+      if (window.variant == 1) other_losses.assign(window.losses.begin(), window.losses.end());
+    };
+    const ScoreRun run = score_run(scorer, source_of({one_window(ids, 11)}), Estimator::tokens, hooks);
+    REQUIRE(run.complete());
+    const Divergence& found = run.pairs[0].divergence.all();
     CHECK(found.rows == kTokens - 11);
     CHECK(found.targets == found.rows);
     CHECK(found.max_diff == Approx(expected.max_diff).margin(1e-5));
     CHECK(found.mean_kl() == Approx(expected.mean_kl()).epsilon(1e-2));
     CHECK(found.perplexity.result()->other_log_perplexity ==
           Approx(expected.perplexity.result()->other_log_perplexity).epsilon(1e-6));
-    CHECK(scorer.divergence(1).all().perplexity.result()->log_ratio == -found.perplexity.result()->log_ratio);
-    CHECK(scorer.divergence(0).buckets()[0].divergence.rows == 6);  // saw 11 to 16 tokens
-    REQUIRE(scorer.losses(1).size() == losses.size());
-    for (std::size_t i = 0; i < losses.size(); ++i)
-      CHECK(scorer.losses(1)[i] == Approx(losses[i]).epsilon(1e-5));
+    CHECK(run.pairs[1].divergence.all().perplexity.result()->log_ratio ==
+          -found.perplexity.result()->log_ratio);
+    CHECK(run.pairs[0].divergence.buckets()[0].divergence.rows == 6);  // saw 11 to 16 tokens
+    REQUIRE(other_losses.size() == losses.size());
+    for (std::size_t i = 0; i < losses.size(); ++i) CHECK(other_losses[i] == Approx(losses[i]).epsilon(1e-5));
+    // Of the losses themselves.
+    CHECK(run.pairs[0].losses.diffs.count() == found.rows);
+    CHECK(run.pairs[0].losses.max_diff == Approx(found.max_loss_diff).epsilon(1e-3).margin(1e-6));
+    CHECK(run.pairs[0].losses.mean() ==
+          Approx(found.perplexity.result()->log_ratio).epsilon(1e-3).margin(1e-6));
   }
 }
 
@@ -165,12 +194,12 @@ TEST_CASE("a cached key that is lost shows from its moment on and not before") {
                           }
                           inner.forward(problem, tensors, scores, workspace);
                         });
-  DivergenceScorer scorer({{&transformer, &platform.backend("flash"), ForwardPath::decode},
-                           {&transformer, &faulty, ForwardPath::decode}},
-                          {{0, 1}}, kTokens);
-  REQUIRE_FALSE(scorer.add(ids, 0, std::span(ids).subspan(1)).has_value());
-  CHECK(scorer.divergence(0).buckets()[0].divergence.max_diff == 0);  // saw up to 16 tokens
-  CHECK(scorer.divergence(0).buckets()[1].divergence.max_diff > 1e-3);
+  WindowScorer scorer({{&transformer, &platform.backend("flash"), ForwardPath::decode},
+                       {&transformer, &faulty, ForwardPath::decode}},
+                      {{0, 1}}, room_for(kTokens));
+  const ScoreRun run = run_over(scorer, {one_window(ids)});
+  CHECK(run.pairs[0].divergence.buckets()[0].divergence.max_diff == 0);  // saw up to 16 tokens
+  CHECK(run.pairs[0].divergence.buckets()[1].divergence.max_diff > 1e-3);
 }
 
 TEST_CASE("the rule holds for flash on rounded weights and is broken by a wrong scale") {
@@ -187,19 +216,17 @@ TEST_CASE("the rule holds for flash on rounded weights and is broken by a wrong 
                           inner.forward(wrong, tensors, scores, workspace);
                         });
   // The reference is always a prefill, so that a fault of every mode's cache would show too.
-  DivergenceScorer scorer({{&exact, &platform.backend("reference"), ForwardPath::prefill},
-                           {&low, &platform.backend("baseline"), ForwardPath::prefill},
-                           {&low, &platform.backend("flash"), ForwardPath::decode},
-                           {&low, &scaled, ForwardPath::prefill}},
-                          {{0, 1}, {0, 2}, {0, 3}}, kTokens);
-  for (const std::uint64_t seed : {1, 2}) {
-    const auto ids = random_prompt(61, kTokens, seed);
-    REQUIRE_FALSE(scorer.add(ids, 0, std::span(ids).subspan(1)).has_value());
-  }
-  const Divergence& baseline = scorer.divergence(0).all();
+  WindowScorer scorer({{&exact, &platform.backend("reference"), ForwardPath::prefill},
+                       {&low, &platform.backend("baseline"), ForwardPath::prefill},
+                       {&low, &platform.backend("flash"), ForwardPath::decode},
+                       {&low, &scaled, ForwardPath::prefill}},
+                      {{0, 1}, {0, 2}, {0, 3}}, room_for(kTokens));
+  const ScoreRun run = run_over(
+      scorer, {one_window(random_prompt(61, kTokens, 1)), one_window(random_prompt(61, kTokens, 2))});
+  const Divergence& baseline = run.pairs[0].divergence.all();
   CHECK(baseline.rows == 2 * (kTokens - 1));
-  CHECK(judge_accuracy(scorer.divergence(1).all(), baseline).verdict == Verdict::holds);
-  CHECK(judge_accuracy(scorer.divergence(2).all(), baseline).verdict == Verdict::broken);
+  CHECK(judge_accuracy(run.pairs[1].divergence.all(), baseline).verdict == Verdict::holds);
+  CHECK(judge_accuracy(run.pairs[2].divergence.all(), baseline).verdict == Verdict::broken);
 }
 
 TEST_CASE("the first logit that is not finite stops a window and names its variant") {
@@ -215,53 +242,103 @@ TEST_CASE("the first logit that is not finite stops a window and names its varia
                        const float nan = std::numeric_limits<float>::quiet_NaN();
                        platform.device->upload(tensors.out.data, &nan, sizeof nan);
                      });
-  DivergenceScorer scorer({{&transformer, &platform.backend("flash"), ForwardPath::decode},
-                           {&transformer, &bad, ForwardPath::decode}},
-                          {{0, 1}}, kTokens);
-  const auto found = scorer.add(ids, 2, std::span(ids).subspan(3));
-  REQUIRE(found.has_value());
-  CHECK(found->variant == 1);
-  CHECK(found->row == 10);
-  CHECK(found->place == 0);
-  CHECK(scorer.divergence(0).all().rows == 8);
-  CHECK(scorer.divergence(0).all().first_nonfinite_position == 10);
-  CHECK(std::isfinite(scorer.losses(1)[7]));
-  CHECK(std::isnan(scorer.losses(1)[8]));
+  WindowScorer scorer({{&transformer, &platform.backend("flash"), ForwardPath::decode},
+                       {&transformer, &bad, ForwardPath::decode}},
+                      {{0, 1}}, room_for(kTokens, 4));
+  Passage passage = one_window(ids, 3);
+  passage.windows.insert(passage.windows.begin(), {0, 3, 1});  // ends before the fault
+  passage.window_counts.resize(2);
+  const ScoreRun run = run_over(scorer, {passage, one_window(ids)});
+  REQUIRE(run.nonfinite.has_value());
+  CHECK_FALSE(run.complete());
+  CHECK(run.nonfinite->variant == 1);
+  CHECK(run.nonfinite->window == 1);
+  CHECK(run.nonfinite->row == 10);
+  CHECK(run.nonfinite->place == 0);
+  CHECK(run.nonfinite->position == 11);
+  CHECK(run.nonfinite->fed == ids);
+  CHECK(run.pairs[0].divergence.all().rows == 2 + 8);
+  CHECK(run.pairs[0].divergence.all().first_nonfinite_position == 10);
+  CHECK(run.windows == 1);
+  CHECK(run.variants[1].perplexity.nonfinite.has_value());
+  CHECK_FALSE(run.variants[1].perplexity.perplexity.has_value());
+  for (const VariantScore& variant : run.variants) CHECK(variant.perplexity.tokens_scored == 2);
+  CHECK(std::isfinite(*run.variants[0].perplexity.perplexity));
+  const WindowOf window{&passage, 1};
+  scorer.submit({&window, 1});
+  const auto losses = scorer.finish().losses_of(1, 0);
+  CHECK(std::isfinite(losses[7]));
+  CHECK(std::isnan(losses[8]));
 }
 
-TEST_CASE("memory of a comparison does not grow with the context but for the states") {
+TEST_CASE("memory of a run is what was predicted and does not grow with context times vocabulary") {
   Platform platform = open_platform(test_device());
   const Model model = tiny_model(platform, Family::gpt_neox);
   AttentionBackend& flash = platform.backend("flash");
-  const auto peak = [&](int tokens, MemoryUse use) {
-    Transformer transformer(platform, model, {1, tokens, tokens, 4});
-    const std::vector<ScoredVariant> variants{{&transformer, &flash, ForwardPath::prefill},
-                                              {&transformer, &flash, ForwardPath::decode}};
+  const std::size_t weights = platform.device->memory().live_bytes();
+  const auto peak_of_logits = [&](int tokens, bool paired, int batch) {
+    CAPTURE(tokens, paired, batch);
+    const ScoringRoom room = room_for(tokens, 4, batch);
+    const std::size_t pairs = paired ? 1 : 0;
+    const PlannedVariant planned[] = {{&flash, ForwardPath::prefill}, {&flash, ForwardPath::decode}};
+    const BytesByUse predicted =
+        predict_scoring_memory(model.config, DType::f32, room, batch, planned, pairs);
     platform.device->reset_peaks();
-    const std::size_t before = platform.device->memory().live_bytes();
-    DivergenceScorer scorer(variants, {{0, 1}}, tokens);
-    CHECK(platform.device->memory().live_bytes() - before == DivergenceScorer::state_bytes(variants, tokens));
-    const auto ids = random_prompt(61, tokens, 1);
-    scorer.add(ids, 0, std::span(ids).subspan(1));
-    return platform.device->memory().peaks()[static_cast<std::size_t>(use)];
+    Transformer transformer(platform, model, room.shape(batch));
+    WindowScorer scorer(
+        {{&transformer, &flash, ForwardPath::prefill}, {&transformer, &flash, ForwardPath::decode}},
+        paired ? std::vector<VariantPair>{{0, 1}} : std::vector<VariantPair>{}, room);
+    std::size_t sum = 0;
+    for (const std::size_t bytes : predicted) sum += bytes;
+    const std::size_t predicted_weights = predicted[static_cast<std::size_t>(MemoryUse::weights)];
+    CHECK(platform.device->memory().live_bytes() - weights == sum - predicted_weights);
+    run_over(scorer, {one_window(random_prompt(61, tokens, 1)), one_window(random_prompt(61, tokens, 2))});
+    CHECK(platform.device->memory().live_bytes() - weights == sum - predicted_weights);
+    return platform.device->memory().peaks()[static_cast<std::size_t>(MemoryUse::logits)];
   };
-  CHECK(peak(24, MemoryUse::logits) == 4 * 61 * 4);
-  CHECK(peak(96, MemoryUse::logits) == 4 * 61 * 4);
+  for (const int batch : {1, 3}) {
+    CHECK(peak_of_logits(24, false, batch) == 4 * 61 * 4);
+    CHECK(peak_of_logits(96, false, batch) == 4 * 61 * 4);
+    CHECK(peak_of_logits(96, true, batch) == 2 * 4 * 61 * 4);
+  }
 }
 
 TEST_CASE("variants and windows that do not fit are refused") {
   Platform platform = open_platform("cpu");
   const Model model = tiny_model(platform, Family::gpt2);
   Transformer transformer(platform, model, {1, 8, 4, 4});
-  const ScoredVariant prefill{&transformer, &platform.backend("flash"), ForwardPath::prefill};
-  const ScoredVariant decode{&transformer, &platform.backend("flash"), ForwardPath::decode};
-  CHECK_THROWS_AS(DivergenceScorer({prefill, prefill}, {{0, 1}}, 8), Error);  // a step of 4 only
-  CHECK_THROWS_AS(DivergenceScorer({decode, decode}, {{0, 0}}, 8), Error);    // the second in no pair
-  CHECK_THROWS_AS(DivergenceScorer({decode}, {{0, 1}}, 8), Error);
-  CHECK_THROWS_AS(DivergenceScorer({decode, decode}, {{0, 1}}, 9), Error);
-  DivergenceScorer scorer({decode, decode}, {{0, 1}}, 8);
-  const std::vector<TokenId> ids{1, 2, 3, 4, 5, 6, 7, 8};
-  CHECK_THROWS_AS(scorer.add(ids, 1, ids), Error);
-  const std::vector<TokenId> outside{61};
-  CHECK_THROWS_AS(scorer.add(ids, 0, outside), Error);
+  Transformer two(platform, model, {2, 8, 8, 4});
+  const auto variant = [&](Transformer& of, ForwardPath path) {
+    return ScoredVariant{&of, &platform.backend("flash"), path};
+  };
+  const ScoredVariant prefill = variant(transformer, ForwardPath::prefill);
+  const ScoredVariant decode = variant(transformer, ForwardPath::decode);
+  using Pairs = std::vector<VariantPair>;
+  CHECK_THROWS_AS(WindowScorer({prefill, prefill}, Pairs{{0, 1}}, room_for(8, 4)),
+                  Error);  // a step of 4 only
+  CHECK_THROWS_AS(WindowScorer({decode}, Pairs{{0, 1}}, room_for(8, 4)), Error);
+  CHECK_THROWS_AS(WindowScorer({decode, decode}, Pairs{{0, 1}}, room_for(9, 4)), Error);
+  CHECK_THROWS_AS(WindowScorer({decode, decode}, Pairs{{0, 1}}, room_for(8, 5)), Error);
+  CHECK_THROWS_AS(WindowScorer({}, Pairs{}, room_for(8, 4)), Error);
+  CHECK_THROWS_AS(WindowScorer({decode, variant(two, ForwardPath::decode)}, Pairs{{0, 1}}, room_for(8, 4)),
+                  Error);
+  WindowScorer scorer({decode, decode}, Pairs{{0, 1}}, room_for(8, 4));
+  const auto submit = [&](const Passage& passage) {
+    const WindowOf window{&passage, 0};
+    scorer.submit({&window, 1});
+  };
+  try {
+    submit(one_window({1, 2, 3, 4, 5, 6, 7, 8, 9}));
+    FAIL("a window of 9 tokens had room in 8");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::bad_input);
+    CHECK(std::string(error.what()).find("--context") != std::string::npos);
+  }
+  CHECK_THROWS_AS(submit(one_window({1, 2, 61})), Error);
+  CHECK_THROWS_AS(submit(one_window({1, -1, 2})), Error);
+  const Passage good = one_window({1, 2, 3});
+  submit(good);
+  submit(good);
+  CHECK_THROWS_AS(submit(good), Error);  // two are under way
+  CHECK_THROWS_AS(scorer.first_nonfinite({&good, 0}), Error);
 }
