@@ -85,8 +85,101 @@ TEST_CASE("attnppl scores a text in both modes and records the whole story") {
   CHECK(text_of(records[0].parameters, "stride") == "8");
   CHECK(text_of(records[0].parameters, "protocol") == "full");
   CHECK(text_of(records[0].parameters, "bos") == "none");
-  CHECK(number(*records[0].memory.find("peaks")->fields(), "scores") > 0);
-  CHECK(number(*records[1].memory.find("peaks")->fields(), "scores") == 0);
+  // Memory is that of both modes together; flash alone has no scores.
+  for (const ResultRecord& record : records) {
+    CHECK(number(*record.memory.find("peaks")->fields(), "scores") > 0);
+    CHECK(record.memory.find("of_run_of")->array()->size() == 2);
+    CHECK(record.metrics.find("peak_mem_mb") == nullptr);
+    CHECK(number(record.metrics, "run_peak_mem_mb") > 0);
+  }
+  REQUIRE(setting.run({"--mode", "flash", "--max-length", "32", "--stride", "8"}).exit_code == 0);
+  const ResultRecord alone = setting.records().back();
+  CHECK(number(*alone.memory.find("peaks")->fields(), "scores") == 0);
+  CHECK(number(alone.metrics, "peak_mem_mb") > 0);
+  CHECK(number(alone.metrics, "perplexity") == number(flash, "perplexity"));
+}
+
+TEST_CASE("the divergence of a mode from the first is recorded in all and by the tokens seen") {
+  const Setting setting;
+  const ProgramResult result =
+      setting.run({"--mode", "baseline,flash,reference", "--max-length", "48", "--stride", "16"});
+  CAPTURE(result.out, result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(contains(result.out, "flash against baseline"));
+  CHECK(contains(result.out, "reference against baseline"));
+  const auto records = setting.records();
+  REQUIRE(records.size() == 3);
+  CHECK(records[0].extra.find("divergence") == nullptr);
+  for (std::size_t i = 1; i < 3; ++i) {
+    const Fields& metrics = records[i].metrics;
+    const Value::Array& all = *records[i].extra.find("divergence")->array();
+    REQUIRE(all.size() == 1);
+    const Fields& divergence = *all[0].fields();
+    CHECK(text_of(divergence, "against") == "baseline");
+    CHECK(text_of(divergence, "against_path") == "prefill");
+    CHECK(number(divergence, "positions") == number(metrics, "tokens_scored"));
+    CHECK(number(divergence, "nonfinite_positions") == 0);
+    CHECK(number(divergence, "max_diff") < 1e-4);
+    CHECK(number(divergence, "max_diff") >= number(divergence, "mean_diff"));
+    CHECK(number(divergence, "max_kl") >= number(divergence, "mean_kl"));
+    CHECK(number(divergence, "mean_js") >= 0);
+    CHECK(number(divergence, "argmax_agreement") == 1);
+    CHECK(number(divergence, "top5_agreement") > 0.99);
+    CHECK(number(divergence, "delta_p_p01") <= number(divergence, "delta_p_p50"));
+    CHECK(number(divergence, "delta_p_p50") <= number(divergence, "delta_p_p99"));
+    CHECK(number(divergence, "ppl_ratio") ==
+          Approx(number(metrics, "perplexity") / number(records[0].metrics, "perplexity")));
+    CHECK(number(divergence, "ppl_ratio_low") <= number(divergence, "ppl_ratio"));
+    CHECK(number(divergence, "ppl_ratio_high") >= number(divergence, "ppl_ratio"));
+    CHECK(number(divergence, "log_ppl_ratio") == Approx(number(metrics, "mean_loss_diff")).margin(1e-8));
+    CHECK(number(metrics, "log_ppl_diff") ==
+          Approx(std::fabs(number(metrics, "mean_loss_diff"))).margin(1e-12));
+    CHECK(number(metrics, "mean_loss_diff_error") > 0);
+    CHECK(text_of(metrics, "compared_with") == "baseline");
+    const Value::Array& buckets = *divergence.find("buckets")->array();
+    REQUIRE(buckets.size() == 3);
+    double positions = 0;
+    for (const Value& bucket : buckets) positions += number(*bucket.fields(), "positions");
+    CHECK(positions == number(divergence, "positions"));
+    CHECK(text_of(*buckets[0].fields(), "seen") == "1-16");
+    CHECK(text_of(*buckets[2].fields(), "seen") == "33-48");
+  }
+}
+
+TEST_CASE("the size of a batch changes no figure on the CPU and a note says so") {
+  const Setting setting;
+  for (const std::string batch : {"1", "3", "100"}) {
+    const ProgramResult result = setting.run({"--max-length", "16", "--stride", "8", "--batch-size", batch});
+    CAPTURE(result.out, result.err);
+    REQUIRE(result.exit_code == 0);
+    CHECK(contains(result.out, "note: --batch-size changes nothing on the CPU") == (batch != "1"));
+  }
+  const auto records = setting.records();
+  REQUIRE(records.size() == 6);
+  for (std::size_t i = 2; i < 6; ++i) {
+    for (const char* key : {"nll_sum", "perplexity", "bootstrap_error", "standard_error", "bytes_scored"})
+      CHECK(number(records[i].metrics, key) == number(records[i % 2].metrics, key));
+  }
+  CHECK(number(records[2].metrics, "batch_windows") == 3);
+}
+
+TEST_CASE("a window past the learned positions is refused and one that fits is scored") {
+  const Setting setting;
+  const std::string gpt2 = make_tiny_model(setting.folder.path() / "gpt2", 2048, "gpt2");
+  write_text_file(fs::path(gpt2) / "config.json",
+                  R"({"model_type": "gpt2", "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64,
+                      "vocab_size": 2048, "activation_function": "gelu"})");
+  const auto run = [&](const std::string& text) {
+    write_text_file(setting.text, text);
+    return run_program("attnppl", {"--model", gpt2, "--random-weights", "--device", "cpu", "--out",
+                                   setting.out, "--dataset", setting.text, "--context", "80"});
+  };
+  const ProgramResult fits = run("A short text.");
+  CAPTURE(fits.out, fits.err);
+  CHECK(fits.exit_code == 0);
+  const ProgramResult longer = run(kText + kText + kText);
+  CHECK(longer.exit_code == 3);
+  CHECK(contains(longer.err, "--context of at most 64"));
 }
 
 TEST_CASE("attnppl scores the same tokens from a text and from JSON lines and counts limits in tokens") {
@@ -357,7 +450,11 @@ TEST_CASE("an interrupted attnppl records the part that was scored") {
   REQUIRE(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 130);
   const auto records = setting.records();
-  REQUIRE(records.size() == 1);
-  CHECK(records[0].outcome == Outcome::interrupted);
-  CHECK(number(records[0].metrics, "tokens_scored") < number(records[0].metrics, "tokens") - 1);
+  REQUIRE(records.size() == 2);  // both modes were scored window by window
+  for (const ResultRecord& record : records) {
+    CHECK(record.outcome == Outcome::interrupted);
+    CHECK(number(record.metrics, "tokens_scored") > 0);
+    CHECK(number(record.metrics, "tokens_scored") < number(record.metrics, "tokens") - 1);
+    CHECK(number(record.metrics, "tokens_scored") == number(records[0].metrics, "tokens_scored"));
+  }
 }
