@@ -60,7 +60,7 @@ std::vector<PplCase> make_cases(const PplOptions& options, const ModelConfig* co
     Dataset dataset = find_dataset(options, protocol);
     if (protocol == Protocol::legacy_rows) dataset.max_lines = options.max_samples.value_or(kLegacySamples);
     // One file, whose samples are its lines; lm-eval counts pages.
-    else if (options.dataset == "wikitext" && protocol != Protocol::lm_eval)
+    else if (is_wikitext(options.dataset) && protocol != Protocol::lm_eval)
       dataset.max_lines = options.max_samples.value_or(0);
     PplCase& made = add(protocol, dataset);
     if (dataset.max_lines > 0 && protocol != Protocol::legacy_rows) made.plan_options.max_samples = 0;

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "apps/attnppl/divergence_fields.h"
+#include "apps/attnppl/verdict.h"
 #include "lib/tensor/dtype_names.h"
 
 namespace attn {
@@ -41,13 +42,15 @@ void print_score(const PplCaseResult& all, std::size_t variant) {
              shown(score.word_perplexity, 4), shown(score.byte_perplexity, 6), shown(score.bits_per_byte, 6),
              score.tokens_scored,
              result.seconds > 0 ? static_cast<double>(score.tokens_scored) / result.seconds : 0.0,
-             all.complete() ? "" : "  (interrupted)");
+             all.complete() ? ""
+             : all.stopped  ? "  (interrupted)"
+                            : "  (ended early)");
   if (score.estimator != Estimator::tokens && score.token_log_perplexity)
     fmt::print("{:<16} {:>14.6f}   the same tokens, each with the same weight\n", "",
                std::exp(*score.token_log_perplexity));
 }
 
-void print_documents(const PplCaseResult& all, std::size_t variant) {
+void print_documents(const Dataset& dataset, const PplCaseResult& all, std::size_t variant) {
   const PerplexityResult& score = all.variants[variant].score;
   if (score.estimator == Estimator::passages || score.passage_count < 2) return;
   if (score.macro_log_perplexity) {
@@ -56,9 +59,10 @@ void print_documents(const PplCaseResult& all, std::size_t variant) {
   }
   if (score.passage_count > kPrintedDocuments) return;
   for (const PassageScore& passage : score.passages) {
-    fmt::print("{:<16} {:>14.6f}   {} ({} tokens scored)\n", "",
+    const auto title = title_of(dataset, passage.name);
+    fmt::print("{:<16} {:>14.6f}   {}{} ({} tokens scored)\n", "",
                std::exp(passage.nll_sum / static_cast<double>(passage.tokens_scored)), passage.name,
-               passage.tokens_scored);
+               title ? ", " + *title : "", passage.tokens_scored);
   }
 }
 
@@ -108,19 +112,38 @@ void print_start(const PplCase& ppl_case, const ProtocolSettings& settings) {
              kEstimatorNames.name(settings.estimator));
 }
 
-void print_variants(const PplCaseResult& result) {
+void print_variants(const PplCase& ppl_case, const PplCaseResult& result) {
   print_header();
   for (std::size_t i = 0; i < result.variants.size(); ++i) {
     print_score(result, i);
-    if (result.variants[i].ran()) print_documents(result, i);
+    if (result.variants[i].ran()) print_documents(ppl_case.dataset, result, i);
   }
   for (std::size_t i = 0; i < result.variants.size(); ++i) print_difference(result, i);
 }
 
 void print_divergences(const PplCaseResult& result) {
   for (const PplPairResult& pair : result.pairs) {
+    if (pair.score.divergence.all().rows == 0) continue;  // a table of zeros would look like agreement
     fmt::print("{}", divergence_table(result.variants[pair.other].variant, result.variants[pair.base].variant,
                                       pair.score.divergence));
+  }
+}
+
+void print_health(const PplCaseResult& result) {
+  for (const PplVariantResult& variant : result.variants) {
+    if (variant.health) fmt::print("{}", health_table(*variant.health));
+  }
+  if (!result.nonfinite_health) return;
+  fmt::print("the window of the value that is not finite, fed again:\n{}",
+             health_table(*result.nonfinite_health));
+  if (!result.nonfinite_health->first_nonfinite)
+    fmt::print(
+        "all that goes in and comes out of attention is finite: the fault lies after the last layer's\n");
+}
+
+void print_verdicts(const PplCaseResult& result) {
+  for (const PplVariantResult& variant : result.variants) {
+    if (variant.rule) fmt::print("{}", verdict_text(variant.variant.text(), *variant.rule));
   }
 }
 

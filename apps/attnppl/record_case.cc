@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/ranges.h>
+
 #include "apps/attnppl/divergence_fields.h"
+#include "apps/attnppl/verdict.h"
 #include "lib/results/environment.h"
 #include "lib/tensor/dtype_names.h"
 
@@ -52,9 +55,13 @@ Fields parameter_fields(const PplOptions& options, const Platform& platform, con
           {"random_weights", model.load.random},
           {"seed", options.model.seed},
           {"device", device.spec},
-          {"dtype", kDTypeNames.name(model.weights.dtype)},
+          {"dtype", kDTypeNames.name(variant.reference ? DType::f32 : model.weights.dtype)},
+          {"f32_reference", variant.reference},
           {"threads", device.threads},
           {"dataset", ppl_case.dataset.name},
+          {"documents",
+           options.documents.empty() ? Value() : Value(fmt::format("{}", fmt::join(options.documents, ",")))},
+          {"line_ends", options.line_ends},
           {"dataset_sha256", text.dataset_sha256},
           {"protocol", kProtocolNames.name(ppl_case.protocol)},
           {"context", ppl_case.plan_options.context},
@@ -74,17 +81,21 @@ Fields parameter_fields(const PplOptions& options, const Platform& platform, con
           {"token_sha256", text.totals.token_sha256}};
 }
 
-Value::Array document_rows(const PerplexityResult& score) {
+Value::Array document_rows(const Dataset& dataset, const PerplexityResult& score) {
   Value::Array rows;
   for (const PassageScore& passage : score.passages) {
     const double log_perplexity = passage.nll_sum / static_cast<double>(passage.tokens_scored);
-    rows.push_back(Fields{{"name", passage.name},
-                          {"tokens", passage.tokens},
-                          {"tokens_scored", passage.tokens_scored},
-                          {"bytes_scored", passage.bytes_scored},
-                          {"words_scored", passage.words_scored},
-                          {"nll_sum", passage.nll_sum},
-                          {"log_perplexity", log_perplexity}});
+    Fields row{{"name", passage.name}};
+    if (const auto title = title_of(dataset, passage.name)) row["title"] = *title;
+    for (auto& field : Fields{{"tokens", passage.tokens},
+                              {"tokens_scored", passage.tokens_scored},
+                              {"bytes_scored", passage.bytes_scored},
+                              {"words_scored", passage.words_scored},
+                              {"nll_sum", passage.nll_sum},
+                              {"log_perplexity", log_perplexity}}
+                           .entries)
+      row.entries.push_back(std::move(field));
+    rows.emplace_back(std::move(row));
   }
   return rows;
 }
@@ -112,6 +123,7 @@ void add_scores(ResultRecord& record, const PplCase& ppl_case, const PplCaseResu
   metrics["nll_sum"] = score.nll_sum;
   metrics["tokens_scored"] = score.tokens_scored;
   metrics["words_scored"] = score.words_scored;
+  metrics["words_counted_by"] = all.published_words ? "PG-19" : "attnppl";
   metrics["bytes_scored"] = score.bytes_scored;
   metrics["weight_sum"] = score.weight_sum;
   metrics["tokens"] = totals.tokens;
@@ -135,8 +147,19 @@ void add_scores(ResultRecord& record, const PplCase& ppl_case, const PplCaseResu
     if (sharer.ran()) sharers.emplace_back(sharer.variant.text());
   }
   record.memory["of_run_of"] = std::move(sharers);
-  record.extra["documents"] = document_rows(score);
+  record.extra["documents"] = document_rows(ppl_case.dataset, score);
   record.extra["document_count"] = score.passage_count;
+}
+
+Fields nonfinite_fields(const PplCaseResult& all) {
+  const NonFiniteScore& found = *all.nonfinite;
+  Fields fields{{"document", found.passage},
+                {"window", found.window},
+                {"token", found.position},
+                {"row", found.row},
+                {"logit", found.place}};
+  if (all.nonfinite_health) fields["health"] = health_fields(*all.nonfinite_health);
+  return fields;
 }
 
 void add_divergences(ResultRecord& record, const PplCaseResult& all, std::size_t variant) {
@@ -191,9 +214,12 @@ ResultRecord make_record(const PplOptions& options, const Platform& platform, co
     record.metrics[decode ? "decode_kernel" : "prefill_kernel"] = result.kernel;
   }
   if (!facts.notes.empty()) record.extra["notes"] = facts.notes;
+  if (result.health) record.extra["health"] = health_fields(*result.health);
+  if (all.nonfinite && all.nonfinite->variant == variant) record.extra["nonfinite"] = nonfinite_fields(all);
   if (!result.ran()) return record;
   add_scores(record, ppl_case, all, variant);
   add_divergences(record, all, variant);
+  if (result.rule) record.extra["accuracy_rule"] = verdict_fields(*result.rule);
   if (const auto diff = difference(all, variant)) {
     record.metrics["compared_with"] = all.variants[diff->against].variant.text();
     record.metrics["log_ppl_diff"] = diff->log_ppl_diff;

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <set>
 
 #include "apps/attnppl/print_case.h"
+#include "apps/attnppl/verdict.h"
 #include "apps/interrupt.h"
 #include "apps/progress.h"
 #include "lib/results/environment.h"
@@ -20,6 +23,7 @@ int tokenize_only(const std::vector<PplCase>& cases, const Tokenizer& tokenizer)
     CaseText text(ppl_case, tokenizer);
     while (text.next()) continue;
     const TextFacts facts = text.finish();
+    for (const std::string& note : ppl_case.dataset.notes) fmt::print("note: {}\n", note);
     for (const std::string& note : facts.notes) fmt::print(stderr, "attnppl: warning: {}\n", note);
     print_text(ppl_case, facts);
     const ReadTotals& totals = facts.totals;
@@ -53,34 +57,50 @@ int exit_code_of(const PplCaseResult& result) {
       worst = std::max(worst, kNonfiniteExitCode);
   }
   if (result.nonfinite) worst = std::max(worst, kNonfiniteExitCode);
-  return worst;
+  const bool broken = std::any_of(result.variants.begin(), result.variants.end(), [](const auto& variant) {
+    return variant.rule && variant.rule->verdict == Verdict::broken;
+  });
+  return broken ? std::max(worst, kBrokenRuleExitCode) : worst;
 }
 
 class PplRun {
  public:
-  PplRun(const PplOptions& options, Platform& platform, const Model& model, const Tokenizer& tokenizer,
-         ResultWriter& writer, const PplRunFacts& facts)
+  PplRun(const PplOptions& options, Platform& platform, const ScoringModels& models,
+         const Tokenizer& tokenizer, ResultWriter& writer, const PplRunFacts& facts)
       : options_(options),
         platform_(platform),
-        model_(model),
+        models_(models),
+        model_(*models.model),
         tokenizer_(tokenizer),
         writer_(writer),
         facts_(facts) {}
 
   // The exit code.
   int run(const PplCase& ppl_case) {
+    PplRunFacts facts = facts_;
+    for (const std::string& note : ppl_case.dataset.notes) add_note(facts, note);
+    auto health = watch_first_windows(ppl_case, facts);
     CaseText text(ppl_case, tokenizer_);
     print_start(ppl_case, text.settings());
     std::fflush(stdout);
-    const ScoringPlan plan = plan_scoring(options_.modes, {ForwardPath::prefill}, false);
-    const PplCaseResult result = score(ppl_case, plan, text);
+    PplCaseResult result =
+        score(ppl_case, plan_scoring(options_.modes, paths(), !options_.reference.empty()), text);
     require_tokens(ppl_case, result);
-    PplRunFacts facts = facts_;
-    add_notes(facts, result);
+    for (PplVariantResult& variant : result.variants) {
+      const bool watched = variant.variant.path == ForwardPath::prefill && !variant.variant.reference;
+      if (const auto found = health.find(variant.variant.mode); watched && found != health.end())
+        variant.health = std::move(found->second);
+    }
+    if (result.nonfinite) watch_nonfinite(result, facts);
+    judge_variants(result);
+    if (const auto note = count_published_words(result, ppl_case)) add_note(facts, *note);
+    add_warnings(facts, result);
     for (std::size_t i = 0; i < result.variants.size(); ++i)
       writer_.append(make_record(options_, platform_, model_, ppl_case, result, i, facts));
-    print_variants(result);
+    print_variants(ppl_case, result);
     print_divergences(result);
+    print_health(result);
+    print_verdicts(result);
     if (is_legacy(ppl_case.protocol)) print_system_b(options_, model_, ppl_case, result);
     print_end(ppl_case, result);
     std::fflush(stdout);
@@ -89,6 +109,55 @@ class PplRun {
   }
 
  private:
+  std::vector<ForwardPath> paths() const {
+    std::vector<ForwardPath> paths;
+    for (const std::string& path : options_.paths) paths.push_back(kForwardPathNames.parse(path, "--path"));
+    return paths;
+  }
+
+  // By mode. What a mode cannot do becomes a note; the scoring will say it too.
+  std::map<std::string, HealthReport> watch_first_windows(const PplCase& ppl_case, PplRunFacts& facts) {
+    std::map<std::string, HealthReport> reports;
+    if (options_.health == 0) return reports;
+    const auto wanted = static_cast<std::size_t>(options_.health);
+    std::vector<std::vector<TokenId>> windows;
+    CaseText text(ppl_case, tokenizer_);
+    while (windows.size() < wanted) {
+      const std::optional<Passage> passage = text.next();
+      if (!passage) break;
+      for (const Window& window : passage->windows) {
+        if (windows.size() < wanted) windows.push_back(fed_ids(*passage, window));
+      }
+    }
+    if (windows.empty()) return reports;  // the scoring complains
+    for (const std::string& mode : options_.modes) {
+      watch(facts, mode, [&] {
+        reports[mode] =
+            watch_health(platform_, model_, platform_.backend(mode), ForwardPath::prefill, windows, mode);
+      });
+    }
+    return reports;
+  }
+
+  void watch_nonfinite(PplCaseResult& result, PplRunFacts& facts) {
+    const PplVariant& variant = result.variants[result.nonfinite->variant].variant;
+    watch(facts, variant.text(), [&] {
+      result.nonfinite_health = watch_health(platform_, variant.reference ? *models_.reference : model_,
+                                             platform_.backend(variant.mode), variant.path,
+                                             {&result.nonfinite->fed, 1}, variant.text());
+    });
+  }
+
+  template <typename Body>
+  void watch(PplRunFacts& facts, const std::string& name, const Body& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::out_of_memory && error.kind() != ErrorKind::unsupported) throw;
+      add_note(facts, fmt::format("the health of {} could not be seen: {}", name, error.what()));
+    }
+  }
+
   PplCaseResult score(const PplCase& ppl_case, const ScoringPlan& plan, CaseText& text) {
     // How much there is to feed is not known before the end of the text, but for a limit.
     const std::int64_t limit = ppl_case.plan_options.max_tokens;
@@ -102,7 +171,7 @@ class PplRun {
     hooks.on_batch = [&](std::int64_t) {
       progress.update(static_cast<double>(scored), fmt::format("{} tokens scored", scored));
     };
-    return score_case(platform_, {&model_, nullptr}, ppl_case, plan, options_.batch_size, text, hooks);
+    return score_case(platform_, models_, ppl_case, plan, options_.batch_size, text, hooks);
   }
 
   static void require_tokens(const PplCase& ppl_case, const PplCaseResult& result) {
@@ -112,9 +181,16 @@ class PplRun {
          ppl_case.dataset.name);
   }
 
-  void add_notes(PplRunFacts& facts, const PplCaseResult& result) const {
+  // Recorded with each case, printed once.
+  bool is_new(const std::string& note) { return said_.insert(note).second; }
+  void add_note(PplRunFacts& facts, const std::string& note) {
+    if (is_new(note)) fmt::print("note: {}\n", note);
+    facts.notes.push_back(note);
+  }
+
+  void add_warnings(PplRunFacts& facts, const PplCaseResult& result) {
     const auto warn = [&](const std::string& note) {
-      fmt::print(stderr, "attnppl: warning: {}\n", note);
+      if (is_new(note)) fmt::print(stderr, "attnppl: warning: {}\n", note);
       facts.notes.push_back(note);
     };
     for (const std::string& note : result.text.notes) warn(note);
@@ -125,15 +201,15 @@ class PplRun {
 
   const PplOptions& options_;
   Platform& platform_;
+  const ScoringModels& models_;
   const Model& model_;
   const Tokenizer& tokenizer_;
   ResultWriter& writer_;
   const PplRunFacts& facts_;
+  std::set<std::string> said_;
 };
 
-}  // namespace
-
-int run_ppl(PplOptions options) {
+int run_with(PplOptions options, const std::function<Platform&()>& open) {
   PplRunFacts facts;
   facts.notes = settle(options);
   const ModelSource source = find_model(model_name(options.model));
@@ -149,9 +225,16 @@ int run_ppl(PplOptions options) {
          source.dir->string(), tokenizer->vocab_size(), config.vocab);
   }
   ResultWriter writer(options.out, "attnppl.jsonl");
-  Platform platform = open_platform(options.model);
+  Platform& platform = open();
   const Model model = open_model(options.model, platform);
   print_model(model, platform);
+  std::optional<Model> f32;
+  if (!options.reference.empty() && model.weights.dtype != DType::f32) {
+    ModelOptions of_reference = options.model;
+    of_reference.dtype = "f32";
+    f32.emplace(open_model(of_reference, platform));
+  }
+  const ScoringModels models{&model, f32 ? &*f32 : &model};
   if (options.batch_size.value_or(1) > 1 && !platform.device->records()) {
     facts.notes.emplace_back(
         "--batch-size changes nothing on the CPU, which feeds each window alone: the figures are the same "
@@ -164,7 +247,7 @@ int run_ppl(PplOptions options) {
 
   catch_interrupts();
   int worst = 0;
-  PplRun run(options, platform, model, *tokenizer, writer, facts);
+  PplRun run(options, platform, models, *tokenizer, writer, facts);
   for (const PplCase& ppl_case : cases) {
     worst = std::max(worst, run.run(ppl_case));
     if (interrupted()) {
@@ -175,6 +258,17 @@ int run_ppl(PplOptions options) {
   }
   fmt::print("records: {}\n", writer.path().string());
   return worst;
+}
+
+}  // namespace
+
+int run_ppl(const PplOptions& options) {
+  std::optional<Platform> platform;
+  return run_with(options, [&]() -> Platform& { return platform.emplace(open_platform(options.model)); });
+}
+
+int run_ppl(const PplOptions& options, Platform& platform) {
+  return run_with(options, [&]() -> Platform& { return platform; });
 }
 
 }  // namespace attn

@@ -2,6 +2,7 @@
 #include "apps/attnppl/score_case.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -27,7 +28,7 @@ class CaseScorer {
   CaseScorer(Platform& platform, const ScoringModels& models, const PplCase& ppl_case,
              const ScoringPlan& plan)
       : platform_(platform), models_(models), ppl_case_(ppl_case), plan_(plan) {
-    for (const PplVariant& variant : plan.variants) result_.variants.push_back({variant, {}, {}, 0, {}, {}});
+    for (const PplVariant& variant : plan.variants) result_.variants.emplace_back().variant = variant;
   }
 
   PplCaseResult run(std::optional<int> batch_size, CaseText& text, const ScoreHooks& hooks) {
@@ -71,7 +72,11 @@ class CaseScorer {
       const BytesByUse part =
           predict_scoring_memory(model.config, model.weights.dtype, room(batch), sequences(batch), variants,
                                  reference ? 0 : plan_.pairs.size());
-      for (std::size_t use = 0; use < bytes.size(); ++use) bytes[use] += part[use];
+      const bool shared = reference && models_.reference == models_.model;
+      for (std::size_t use = 0; use < bytes.size(); ++use) {
+        if (shared && use == static_cast<std::size_t>(MemoryUse::weights)) continue;
+        bytes[use] += part[use];
+      }
     }
     return bytes;
   }
@@ -184,6 +189,28 @@ class CaseScorer {
 };
 
 }  // namespace
+
+std::optional<std::string> count_published_words(PplCaseResult& result, const PplCase& ppl_case) {
+  const auto words = result.text.published_words;
+  if (!words) return std::nullopt;
+  const std::string_view split = kPg19SplitNames.name(*ppl_case.dataset.pg19_split);
+  if (ppl_case.protocol != Protocol::full || result.text.settings.text != TextForm::as_is ||
+      ppl_case.plan_options.max_tokens > 0 || !result.complete()) {
+    return fmt::format(
+        "the published {} words of PG-19's {} split are not used: they are of whole books, as protocol full "
+        "scores them; words are counted",
+        *words, split);
+  }
+  result.published_words = true;
+  for (PplVariantResult& variant : result.variants) {
+    PerplexityResult& score = variant.score;
+    score.words_scored = *words;
+    const double word_perplexity = std::exp(score.nll_sum / static_cast<double>(*words));
+    score.word_perplexity.reset();
+    if (variant.ok() && std::isfinite(word_perplexity)) score.word_perplexity = word_perplexity;
+  }
+  return fmt::format("word perplexity is over the published {} words of PG-19's {} split", *words, split);
+}
 
 bool PplCaseResult::any_ran() const {
   return std::any_of(variants.begin(), variants.end(),

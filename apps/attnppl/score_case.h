@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "apps/attnppl/case_text.h"
+#include "apps/attnppl/health.h"
 #include "apps/attnppl/variants.h"
 #include "apps/memory_fields.h"
 #include "lib/core/error.h"
+#include "lib/eval/accuracy_rule.h"
 #include "lib/eval/score_run.h"
 #include "lib/model/model.h"
 
@@ -22,6 +24,8 @@ struct PplVariantResult {
   double seconds = 0;
   std::string failure;  // empty: it ran; else why not
   ErrorKind failure_kind = ErrorKind::internal;
+  std::optional<RuleOutcome> rule;     // against the f32 reference, where there is one
+  std::optional<HealthReport> health;  // of the first windows, where that was asked for
 
   bool ran() const { return failure.empty(); }
   bool ok() const { return ran() && !score.nonfinite && score.perplexity.has_value(); }
@@ -41,8 +45,10 @@ struct PplCaseResult {
   double seconds = 0, compared_seconds = 0;
   MemoryReport memory;  // of all variants together
   bool stopped = false;
-  std::optional<NonFiniteScore> nonfinite;  // its variant is a place in `variants`
+  std::optional<NonFiniteScore> nonfinite;       // its variant is a place in `variants`
+  std::optional<HealthReport> nonfinite_health;  // its window, seen from the inside
   std::optional<Error> source_error;
+  bool published_words = false;  // word perplexities are over PG-19's published words
 
   bool complete() const { return !stopped && !nonfinite && !source_error; }
   bool any_ran() const;
@@ -59,5 +65,9 @@ struct ScoringModels {
 PplCaseResult score_case(Platform& platform, const ScoringModels& models, const PplCase& ppl_case,
                          const ScoringPlan& plan, std::optional<int> batch_size, CaseText& text,
                          const ScoreHooks& hooks);
+
+// Takes PG-19's published number of words for the words scored, where the texts have one and all of them were
+// scored as they are, by protocol full. A note that says so, or why not; nothing where there is none.
+std::optional<std::string> count_published_words(PplCaseResult& result, const PplCase& ppl_case);
 
 }  // namespace attn
