@@ -16,9 +16,13 @@ std::int64_t rows_of(const ScoringRoom& room) {
   return static_cast<std::int64_t>(room.batch) * room.tokens + room.step - 1;
 }
 
-std::size_t input_bytes(const ScoringRoom& room, bool decodes) {
-  return static_cast<std::size_t>(room.batch) * static_cast<std::size_t>(room.tokens) * (decodes ? 3 : 2) *
-         sizeof(std::int32_t);
+// Whole groups of sequences.
+std::int64_t ids_of(const ScoringRoom& room, int sequences) {
+  return round_up(room.batch, sequences) * room.tokens;
+}
+
+std::size_t input_bytes(const ScoringRoom& room, int sequences, bool decodes) {
+  return static_cast<std::size_t>(ids_of(room, sequences)) * (decodes ? 3 : 2) * sizeof(std::int32_t);
 }
 
 }  // namespace
@@ -72,7 +76,7 @@ BytesByUse predict_scoring_memory(const ModelConfig& config, DType dtype, const 
   entry(MemoryUse::activations) += kept * rows * static_cast<std::size_t>(config.hidden) * size_of(dtype);
   entry(MemoryUse::logits) += (kept - 1) * static_cast<std::size_t>(room.logits_rows) *
                               static_cast<std::size_t>(config.vocab) * sizeof(float);
-  entry(MemoryUse::other) += input_bytes(room, decodes) + variants.size() * rows * sizeof(double) +
+  entry(MemoryUse::other) += input_bytes(room, sequences, decodes) + variants.size() * rows * sizeof(double) +
                              pairs * rows * sizeof(LogitComparison);
   return bytes;
 }
@@ -156,7 +160,7 @@ WindowScorer::WindowScorer(std::vector<ScoredVariant> variants, std::vector<Vari
       own_logits_[i] = device_->allocate_tensor(DType::f32, {room_.logits_rows, vocab_}, MemoryUse::logits);
   }
   const auto rows = static_cast<std::size_t>(row_room());
-  input_ = device_->allocate(input_bytes(room_, decodes_), MemoryUse::other);
+  input_ = device_->allocate(input_bytes(room_, together_, decodes_), MemoryUse::other);
   losses_ = device_->allocate(variants_.size() * rows * sizeof(double), MemoryUse::other);
   compared_ = device_->allocate(pairs_.size() * rows * sizeof(LogitComparison), MemoryUse::other);
   for (auto& batch : batches_) {
@@ -177,6 +181,7 @@ WindowScorer::~WindowScorer() {
 }
 
 std::int64_t WindowScorer::row_room() const { return rows_of(room_); }
+std::int64_t WindowScorer::id_room() const { return ids_of(room_, together_); }
 
 const TensorView& WindowScorer::states_of(std::size_t variant) const {
   return states_[pairs_.empty() ? 0 : variant].view;
@@ -211,10 +216,13 @@ void WindowScorer::upload(Batch& batch, std::span<const WindowOf> windows) {
     }
     group.tokens = std::min<std::int64_t>(round_up(group.tokens, room_.step), room_.tokens);
     group.rows = batch.rows() - group.first_row;
-    next_id += group.windows * group.tokens;
+    group.sequences = group.windows;
+    if (room_.step > 1 && group.windows == together_) full_groups_.insert(group.tokens);
+    if (full_groups_.count(group.tokens) > 0) group.sequences = together_;
+    next_id += group.sequences * group.tokens;
     batch.groups.push_back(group);
   }
-  const std::size_t bytes = input_bytes(room_, decodes_);
+  const std::size_t bytes = input_bytes(room_, together_, decodes_);
   const auto fill = [&](void* place) { write_input(batch, windows, static_cast<std::int32_t*>(place)); };
   if (bytes <= kFilledBytes) return device_->upload_filled(input_.data(), bytes, fill);
   std::vector<std::int32_t> input(bytes / sizeof(std::int32_t));
@@ -226,13 +234,14 @@ void WindowScorer::write_input(const Batch& batch, std::span<const WindowOf> win
                                std::int32_t* input) const {
   std::int32_t* const by_token = input + id_room();
   std::int32_t* target = input + id_room() * (decodes_ ? 2 : 1);
-  std::vector<TokenId> fed;
   for (const Group& group : batch.groups) {
+    const std::int64_t ids_of_group = group.sequences * group.tokens;
+    std::fill_n(input + group.first_id, ids_of_group, 0);
+    if (decodes_) std::fill_n(by_token + group.first_id, ids_of_group, 0);
     for (std::int64_t i = 0; i < group.windows; ++i) {
       const WindowOf& of = windows[static_cast<std::size_t>(group.first_window + i)];
       const Window& window = of.passage->windows[of.window];
       std::int32_t* const ids = input + group.first_id + i * group.tokens;
-      std::fill(ids + window.tokens(), ids + group.tokens, 0);
       write_fed_ids(*of.passage, window, ids);
       const auto* const scored = of.passage->ids.data() + window.first_scored;
       target = std::copy(scored, scored + window.scored(), target);
@@ -242,7 +251,7 @@ void WindowScorer::write_input(const Batch& batch, std::span<const WindowOf> win
         fail(ErrorKind::internal, "{}: an id is not among the {} of the vocabulary", of.passage->name,
              vocab_);
       for (std::int64_t t = 0; decodes_ && t < group.tokens; ++t)
-        by_token[group.first_id + t * group.windows + i] = ids[t];
+        by_token[group.first_id + t * group.sequences + i] = ids[t];
     }
   }
 }
@@ -257,15 +266,15 @@ void WindowScorer::feed(std::size_t variant, const Batch& batch) {
       continue;
     }
     const auto tokens = static_cast<int>(group.tokens);
-    of.transformer->reserve(*of.attention, {tokens, tokens}, static_cast<int>(group.windows));
+    of.transformer->reserve(*of.attention, {tokens, tokens}, static_cast<int>(group.sequences));
     const TensorView ids(static_cast<std::int32_t*>(input_.data()) + group.first_id, DType::i32,
-                         {group.windows, group.tokens});
+                         {group.sequences, group.tokens});
     const TensorView hidden = of.transformer->forward(ids, *of.attention);
     for (std::int64_t i = 0; i < group.windows; ++i) {
       const auto window = static_cast<std::size_t>(group.first_window + i);
       const auto& run = batch.runs[window];
       if (run.count == 0) continue;
-      const TensorView rows = hidden.reshaped({group.windows * group.tokens, hidden.extent(2)})
+      const TensorView rows = hidden.reshaped({group.sequences * group.tokens, hidden.extent(2)})
                                   .slice(0, i * group.tokens + run.from, run.count);
       device_->copy(states.slice(0, batch.scores.first_row[window], run.count).data, rows.data, rows.bytes());
     }
@@ -283,9 +292,9 @@ void WindowScorer::feed_tokens(std::size_t variant, const Batch& batch, const Gr
     last = std::max(last, run.from + run.count);
   }
   for (std::int64_t t = 0; t < last; ++t) {
-    of.transformer->reserve(*of.attention, {1, static_cast<int>(t + 1)}, static_cast<int>(group.windows));
-    const TensorView ids(const_cast<std::int32_t*>(by_token + t * group.windows), DType::i32,
-                         {group.windows, 1});
+    of.transformer->reserve(*of.attention, {1, static_cast<int>(t + 1)}, static_cast<int>(group.sequences));
+    const TensorView ids(const_cast<std::int32_t*>(by_token + t * group.sequences), DType::i32,
+                         {group.sequences, 1});
     const TensorView hidden = of.transformer->forward(ids, *of.attention);
     for (std::int64_t i = 0; i < group.windows; ++i) {
       const auto window = static_cast<std::size_t>(group.first_window + i);

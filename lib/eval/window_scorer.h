@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -120,14 +121,15 @@ class WindowScorer {
   // Windows that are fed together, and where they stand in the batch.
   struct Group {
     std::int64_t first_window, windows;
-    std::int64_t tokens;    // of each sequence, filled up
-    std::int64_t first_id;  // of the batch's ids: [window, token] here, [token, window] for decode
+    std::int64_t sequences;  // `windows`, or more of which nothing is scored
+    std::int64_t tokens;     // of each sequence, filled up
+    std::int64_t first_id;   // of the batch's ids: [window, token] here, [token, window] for decode
     std::int64_t first_row, rows;
   };
   struct Batch;  // under way
 
   std::int64_t row_room() const;
-  std::int64_t id_room() const { return static_cast<std::int64_t>(room_.batch) * room_.tokens; }
+  std::int64_t id_room() const;
   void upload(Batch& batch, std::span<const WindowOf> windows);
   void write_input(const Batch& batch, std::span<const WindowOf> windows, std::int32_t* input) const;
   // Leaves the hidden states of scored rows in the variant's states.
@@ -155,6 +157,7 @@ class WindowScorer {
   std::array<std::unique_ptr<Batch>, 2> batches_;
   std::size_t oldest_ = 0, under_way_ = 0;
   std::int64_t longest_ = 0;
+  std::set<std::int64_t> full_groups_;  // tokens of groups of together_ windows that were fed
 };
 
 }  // namespace attn

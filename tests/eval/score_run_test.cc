@@ -120,7 +120,7 @@ TEST_CASE("windows fed together and filled up have the losses that they have alo
       for (const Protocol protocol : {Protocol::full, Protocol::lm_eval, Protocol::legacy_rows}) {
         const Run alone = run_protocol(platform, model, protocol, {mode}, 1, 1);
         for (const auto& [batch, sequences, step] :
-             {std::array{3, 3, 1}, {7, 7, 8}, {6, 4, 16}, {64, 64, 16}}) {
+             {std::array{3, 3, 1}, {7, 7, 8}, {6, 4, 16}, {3, 3, 16}, {64, 64, 16}}) {
           CAPTURE(kFamilyNames.name(family), mode, kProtocolNames.name(protocol), batch, sequences, step);
           const Run together = run_protocol(platform, model, protocol, {mode}, batch, sequences, step);
           REQUIRE(together.losses.size() == alone.losses.size());
