@@ -108,6 +108,7 @@ double dot(const float* a, const float* b, std::int64_t dim) {
 struct Largest {
   double product = 0;
   std::int64_t query = 0, key = 0;
+  std::optional<std::int64_t> first_beyond_f32;  // the first query with a product that f32 cannot hold
 };
 
 // Of one query head. A product is at most the product of the norms; the slack covers their rounding.
@@ -130,7 +131,12 @@ Largest largest_product(const HostHeads& q, std::int64_t head, const HostHeads& 
     for (std::int64_t j = 0; j <= last; ++j) {
       if (norm * norms[static_cast<std::size_t>(j)] <= out.product) continue;
       const double product = std::fabs(dot(q.at(head, i), k.at(key_head, j), q.dim));
-      if (product > out.product) out = {product, i, j};
+      if (product <= out.product) continue;
+      out.product = product;
+      out.query = i;
+      out.key = j;
+      if (product > static_cast<double>(std::numeric_limits<float>::max()) && !out.first_beyond_f32)
+        out.first_beyond_f32 = i;
     }
   }
   return out;
@@ -202,10 +208,11 @@ void HealthAttention::forward(const AttentionProblem& problem, const AttentionTe
 #pragma omp parallel for schedule(dynamic)
     for (int head = 0; head < problem.q_heads; ++head)
       largest[static_cast<std::size_t>(head)] = largest_product(q, head, k, head / group, problem.causal);
+    std::optional<Place> beyond_f32;
     for (int head = 0; head < problem.q_heads; ++head) {
       const Largest& of_head = largest[static_cast<std::size_t>(head)];
-      if (of_head.product > static_cast<double>(std::numeric_limits<float>::max()))
-        found(sequence, HealthStage::score, head, first_query + of_head.query);
+      if (of_head.first_beyond_f32 && (!beyond_f32 || *of_head.first_beyond_f32 < beyond_f32->token))
+        beyond_f32 = Place{*of_head.first_beyond_f32, head};
       const double score = of_head.product * std::fabs(static_cast<double>(problem.scale));
       health.largest_product = std::max(health.largest_product, of_head.product);
       if (score <= health.largest_score) continue;
@@ -214,6 +221,7 @@ void HealthAttention::forward(const AttentionProblem& problem, const AttentionTe
       health.query = first_query + of_head.query;
       health.key = of_head.key;
     }
+    if (beyond_f32) found(sequence, HealthStage::score, beyond_f32->head, first_query + beyond_f32->token);
   }
 
   inner_.forward(problem, tensors, scores, workspace);

@@ -5,6 +5,8 @@
 #include <array>
 
 #include "lib/core/error.h"
+#include "lib/text/unicode.h"
+#include "lib/text/utf8.h"
 
 namespace attn {
 namespace {
@@ -60,6 +62,16 @@ void check(Protocol protocol, std::optional<Enum> asked, const Names& names, std
   }
 }
 
+// Nothing is left of it by Python's str.strip().
+bool is_blank(std::string_view row) {
+  for (std::size_t at = 0; at < row.size();) {
+    const Utf8Char c = decode_utf8(row, at);
+    if (!is_python_space(c.code_point)) return false;
+    at += c.bytes;
+  }
+  return true;
+}
+
 }  // namespace
 
 const ProtocolFacts& facts_of(Protocol protocol) {
@@ -77,7 +89,7 @@ std::vector<std::string_view> text_rows(std::string_view text) {
     const std::size_t end = text.find('\n');
     const std::size_t size = end == std::string_view::npos ? text.size() : end + 1;
     const std::string_view row = text.substr(0, size);
-    rows.push_back(row.find_first_not_of(" \t\r\n") == std::string_view::npos ? std::string_view() : row);
+    rows.push_back(is_blank(row) ? std::string_view() : row);
     text.remove_prefix(size);
   }
   return rows;

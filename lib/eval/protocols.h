@@ -70,8 +70,9 @@ using TextSource = std::function<std::optional<Document>()>;
 // have.
 void check_plan_options(Protocol protocol, const PlanOptions& options);
 
-// The lines of a text as data-set libraries of WikiText give them: a blank line is an empty string, any other
-// keeps its leading space and its line end. A last line without a line end counts.
+// The lines of a text (valid UTF-8) as data-set libraries of WikiText give them: a blank line, of white space
+// of any kind, is an empty string, any other keeps its leading space and its line end. A last line without a
+// line end counts.
 std::vector<std::string_view> text_rows(std::string_view text);
 
 }  // namespace attn

@@ -311,6 +311,25 @@ TEST_CASE("a NaN planted in one head at one position is reported with its layer"
   }
 }
 
+TEST_CASE("of several products beyond f32 the earliest query is named and not the largest product") {
+  Platform platform = open_platform("cpu");
+  test::HostDevice device;
+  FaultAttention nothing = instead_of(platform);
+  Call call({1, 6, 6, 2, 2, 2, DType::f32, 1.0F, true}, 4);
+  for (int head = 0; head < 2; ++head) {
+    call.k_at(0, 0, head, 0) = 1e30F;
+    call.q_at(0, 5, head, 0) = 3e30F;
+  }
+  call.q_at(0, 3, 1, 0) = 1e30F;
+  HealthAttention health(nothing, device, 1);
+  health.forward(call.problem, call.tensors, nullptr, nullptr);
+  REQUIRE(health.first_nonfinite().has_value());
+  CHECK(health.first_nonfinite()->stage == HealthStage::score);
+  CHECK(health.first_nonfinite()->position == 3);
+  CHECK(health.first_nonfinite()->head == 1);
+  CHECK(health.layers()[0].query == 5);
+}
+
 TEST_CASE("a product beyond f32 is reported as a score though its factors are finite") {
   Platform platform = open_platform("cpu");
   test::HostDevice device;

@@ -89,6 +89,11 @@ TEST_CASE("rows of a text are its lines with their ends and blank ones empty") {
   CHECK(rows[2].empty());
   CHECK(rows[4] == "last");
   CHECK(text_rows("").empty());
+  // Python's str.strip() knows more white space than ASCII has; a zero width space is none.
+  const auto blank = text_rows("\u00a0\u3000\n\x0c\x1f\r\n\u0085\n\u200b\n");
+  REQUIRE(blank.size() == 4);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(blank[i].empty());
+  CHECK(blank[3] == "\u200b\n");
 }
 
 TEST_CASE("a context or stride that is out of range is refused before any text is read") {
