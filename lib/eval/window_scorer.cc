@@ -12,74 +12,7 @@ namespace {
 
 std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
-std::int64_t rows_of(const ScoringRoom& room) {
-  return static_cast<std::int64_t>(room.batch) * room.tokens + room.step - 1;
-}
-
-// Whole groups of sequences.
-std::int64_t ids_of(const ScoringRoom& room, int sequences) {
-  return round_up(room.batch, sequences) * room.tokens;
-}
-
-std::size_t input_bytes(const ScoringRoom& room, int sequences, bool decodes) {
-  return static_cast<std::size_t>(ids_of(room, sequences)) * (decodes ? 3 : 2) * sizeof(std::int32_t);
-}
-
 }  // namespace
-
-ScoringRoom ScoringRoom::of(const Device& device, const ModelConfig& config, int batch,
-                            std::int64_t context) {
-  ScoringRoom room;
-  room.batch = batch;
-  room.tokens = static_cast<int>(config.position == PositionKind::learned
-                                     ? std::min<std::int64_t>(context, config.max_positions)
-                                     : context);
-  if (!device.records()) {
-    room.logits_rows = std::min(kHostLogitsRows, room.tokens);
-    return room;
-  }
-  constexpr int kStep = 64;
-  room.step = kStep;
-  const std::int64_t row_bytes =
-      static_cast<std::int64_t>(config.vocab) * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t fitting = std::max<std::int64_t>(kStep, kLogitsBytes / row_bytes / kStep * kStep);
-  room.logits_rows =
-      static_cast<int>(std::min(fitting, round_up(static_cast<std::int64_t>(batch) * room.tokens, kStep)));
-  return room;
-}
-
-std::vector<Reservation> ScoringRoom::calls(ForwardPath path) const {
-  std::vector<Reservation> calls;
-  if (path == ForwardPath::decode) {
-    for (int keys = tokens; keys > 0; --keys) calls.push_back({1, keys});
-    return calls;
-  }
-  calls.push_back({tokens, tokens});
-  for (int length = (tokens - 1) / step * step; length > 0; length -= step) calls.push_back({length, length});
-  return calls;
-}
-
-BytesByUse predict_scoring_memory(const ModelConfig& config, DType dtype, const ScoringRoom& room,
-                                  int sequences, std::span<const PlannedVariant> variants,
-                                  std::size_t pairs) {
-  BytesByUse bytes{};
-  bool decodes = false;
-  for (const PlannedVariant& variant : variants) {
-    const BytesByUse alone =
-        predict_memory(config, dtype, room.shape(sequences), *variant.attention, room.calls(variant.path));
-    for (std::size_t use = 0; use < bytes.size(); ++use) bytes[use] = std::max(bytes[use], alone[use]);
-    decodes = decodes || variant.path == ForwardPath::decode;
-  }
-  const auto entry = [&](MemoryUse use) -> std::size_t& { return bytes[static_cast<std::size_t>(use)]; };
-  const auto rows = static_cast<std::size_t>(rows_of(room));
-  const std::size_t kept = pairs > 0 ? variants.size() : 1;
-  entry(MemoryUse::activations) += kept * rows * static_cast<std::size_t>(config.hidden) * size_of(dtype);
-  entry(MemoryUse::logits) += (kept - 1) * static_cast<std::size_t>(room.logits_rows) *
-                              static_cast<std::size_t>(config.vocab) * sizeof(float);
-  entry(MemoryUse::other) += input_bytes(room, sequences, decodes) + variants.size() * rows * sizeof(double) +
-                             pairs * rows * sizeof(LogitComparison);
-  return bytes;
-}
 
 std::span<const double> WindowBatchScores::losses_of(std::size_t variant, std::size_t window) const {
   return std::span(losses[variant])
@@ -160,7 +93,7 @@ WindowScorer::WindowScorer(std::vector<ScoredVariant> variants, std::vector<Vari
       own_logits_[i] = device_->allocate_tensor(DType::f32, {room_.logits_rows, vocab_}, MemoryUse::logits);
   }
   const auto rows = static_cast<std::size_t>(row_room());
-  input_ = device_->allocate(input_bytes(room_, together_, decodes_), MemoryUse::other);
+  input_ = device_->allocate(room_.input_bytes(together_, decodes_), MemoryUse::other);
   losses_ = device_->allocate(variants_.size() * rows * sizeof(double), MemoryUse::other);
   compared_ = device_->allocate(pairs_.size() * rows * sizeof(LogitComparison), MemoryUse::other);
   for (auto& batch : batches_) {
@@ -179,9 +112,6 @@ WindowScorer::~WindowScorer() {
   } catch (...) {  // the error that ends the run is on its way
   }
 }
-
-std::int64_t WindowScorer::row_room() const { return rows_of(room_); }
-std::int64_t WindowScorer::id_room() const { return ids_of(room_, together_); }
 
 const TensorView& WindowScorer::states_of(std::size_t variant) const {
   return states_[pairs_.empty() ? 0 : variant].view;
@@ -222,7 +152,7 @@ void WindowScorer::upload(Batch& batch, std::span<const WindowOf> windows) {
     next_id += group.sequences * group.tokens;
     batch.groups.push_back(group);
   }
-  const std::size_t bytes = input_bytes(room_, together_, decodes_);
+  const std::size_t bytes = room_.input_bytes(together_, decodes_);
   const auto fill = [&](void* place) { write_input(batch, windows, static_cast<std::int32_t*>(place)); };
   if (bytes <= kFilledBytes) return device_->upload_filled(input_.data(), bytes, fill);
   std::vector<std::int32_t> input(bytes / sizeof(std::int32_t));

@@ -13,7 +13,7 @@
 #include "lib/backend/logit_comparison.h"
 #include "lib/eval/final_states.h"
 #include "lib/eval/passage.h"
-#include "lib/model/transformer.h"
+#include "lib/eval/scoring_room.h"
 
 namespace attn {
 
@@ -30,34 +30,6 @@ struct ScoredVariant {
 struct VariantPair {
   std::size_t base = 0, other = 0;
 };
-
-// What a scorer has room for.
-struct ScoringRoom {
-  int batch = 1;        // windows at a time
-  int tokens = 0;       // fed in the longest window
-  int logits_rows = 1;  // rows of logits at a time, whatever the context is; a multiple of `step`
-  // Sequences are filled up to a multiple of so many tokens (but not beyond `tokens`), and products of the
-  // head to so many rows, so that a device which chooses an algorithm for each shape meets few of them.
-  int step = 1;
-
-  // As many tokens as the context has and a learned position table allows. On a GPU a step of 64 and up to
-  // kLogitsBytes of logits; on the host kHostLogitsRows.
-  static ScoringRoom of(const Device& device, const ModelConfig& config, int batch, std::int64_t context);
-  RunShape shape(int sequences) const { return {sequences, tokens, tokens, logits_rows}; }
-  // The calls of Transformer::forward() that a path may make, longest first.
-  std::vector<Reservation> calls(ForwardPath path) const;
-};
-inline constexpr std::int64_t kLogitsBytes = std::int64_t{256} << 20;
-inline constexpr int kHostLogitsRows = 128;
-
-// A variant that is not there yet.
-struct PlannedVariant {
-  const AttentionBackend* attention = nullptr;
-  ForwardPath path = ForwardPath::prefill;
-};
-// Bytes by purpose of one transformer with these variants, weights included, and of a scorer of them.
-BytesByUse predict_scoring_memory(const ModelConfig& config, DType dtype, const ScoringRoom& room,
-                                  int sequences, std::span<const PlannedVariant> variants, std::size_t pairs);
 
 // A window of a passage, both of which the caller keeps until its batch is finished.
 struct WindowOf {
@@ -128,8 +100,8 @@ class WindowScorer {
   };
   struct Batch;  // under way
 
-  std::int64_t row_room() const;
-  std::int64_t id_room() const;
+  std::int64_t row_room() const { return room_.rows(); }
+  std::int64_t id_room() const { return room_.ids(together_); }
   void upload(Batch& batch, std::span<const WindowOf> windows);
   void write_input(const Batch& batch, std::span<const WindowOf> windows, std::int32_t* input) const;
   // Leaves the hidden states of scored rows in the variant's states.
