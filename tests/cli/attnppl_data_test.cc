@@ -1,10 +1,12 @@
 // attnppl and its data sets: documents by name, splits, titles, line ends, and limited memory.
-#include <cstdio>
-#include <memory>
+#include <cstdlib>
+#include <fstream>
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include "apps/attnppl/dataset.h"
 #include "lib/core/error.h"
@@ -207,4 +209,60 @@ TEST_CASE("the books beside the checkout show their titles and have the publishe
       run_program("attnppl", {"--tokenize-only", "--model", (kData / "tokenizers/pythia").string(),
                               "--dataset", options.dataset, "--documents", "10146,2701"});
   CHECK(contains(two.out, " 382652 tokens"));  // 59,179 and 323,473: golden/counts_and_hashes.json
+}
+
+TEST_CASE("a compressed text of three times the memory that may be had is tokenised") {
+#if defined(__SANITIZE_ADDRESS__)
+  ATTN_SKIP("a sanitizer takes more memory than the limit for itself");
+#endif
+  // 160 MiB of writable memory, of which OpenBLAS takes 128 when the program starts.
+  constexpr rlim_t kLimit = rlim_t{160} << 20;
+  constexpr std::size_t kDocuments = 16;
+  std::string frame;
+  std::size_t text_bytes = 0;
+  for (std::size_t i = 0; i < kDocuments; ++i) {
+    std::string text;
+    while (text.size() < 500000) text += "The water and the little house were there when they came back. ";
+    text_bytes += text.size();
+    frame += to_json(Fields{{"text", text}}) + "\n";
+  }
+  std::string packed(ZSTD_compressBound(frame.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), frame.data(), frame.size(), 1));
+  const std::size_t frames = 3 * kLimit / text_bytes + 1;
+  const TemporaryFolder folder;
+  const std::string set = (folder.path() / "set.jsonl.zst").string(), out = (folder.path() / "out").string();
+  {
+    std::ofstream file(set, std::ios::binary);
+    for (std::size_t i = 0; i < frames; ++i) file << packed;  // frames end to end are one .zst
+  }
+  // A data set under the limit; killed after so many seconds, as OpenBLAS tries for ever where its buffer
+  // does not fit.
+  const auto tokenize = [&](const std::string& dataset, unsigned seconds) {
+    const std::string program = std::string(ATTN_BIN_DIR) + "/attnppl";
+    const std::string model = (fs::path(ATTN_SOURCE_DIR) / "models/demo").string();
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      const rlimit limit{kLimit, kLimit};
+      setrlimit(RLIMIT_DATA, &limit);
+      setenv("OMP_NUM_THREADS", "1", 1);
+      alarm(seconds);
+      dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+      dup2(STDOUT_FILENO, STDERR_FILENO);
+      execl(program.c_str(), "attnppl", "--tokenize-only", "--model", model.c_str(), "--dataset",
+            dataset.c_str(), nullptr);
+      _exit(127);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  };
+  if (!tokenize("sample", 10)) ATTN_SKIP("the program does not start with 160 MiB on this machine");
+  const bool finished = tokenize(set, 300);
+  const std::string said = read_text(out);
+  CAPTURE(said);
+  CHECK(finished);
+  const std::size_t documents = frames * kDocuments;
+  CHECK(contains(said, std::to_string(documents) + " of " + std::to_string(documents) + " documents used"));
+  CHECK(contains(said, "\nbytes " + std::to_string(frames * text_bytes) + "\n"));
 }
