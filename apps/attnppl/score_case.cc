@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 
 namespace attn {
 namespace {
@@ -59,12 +61,15 @@ class CaseScorer {
   // are the same bits whatever the batch is.
   int sequences(int batch) const { return platform_.device->records() ? batch : 1; }
 
-  BytesByUse predicted(int batch) const {
+  using Takes = std::function<bool(const PplVariantResult&)>;
+
+  // Of the variants that `takes` takes.
+  BytesByUse predicted(int batch, const Takes& takes) const {
     BytesByUse bytes{};
     for (const bool reference : {false, true}) {
       std::vector<PlannedVariant> variants;
       for (const PplVariantResult& result : result_.variants) {
-        if (result.ran() && result.variant.reference == reference)
+        if (takes(result) && result.variant.reference == reference)
           variants.push_back({&platform_.backend(result.variant.mode), result.variant.path});
       }
       if (variants.empty()) continue;
@@ -86,14 +91,34 @@ class CaseScorer {
     const int tokens = room(1).tokens;
     if (!platform_.device->records()) return 1;
     int batch = static_cast<int>(std::max<std::int64_t>(1, kAutoTokens / tokens));
-    const auto fits = [&](int windows) {
-      const BytesByUse bytes = predicted(windows);
+    const auto fits = [&](int windows, const Takes& takes) {
+      const BytesByUse bytes = predicted(windows, takes);
       const std::size_t weights = bytes[static_cast<std::size_t>(MemoryUse::weights)];  // are there already
       const auto more =
           static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}) - weights);
       return more <= kFreeShare * static_cast<double>(info.free_bytes);
     };
-    while (batch > 1 && info.free_bytes > 0 && !fits(batch)) batch /= 2;
+    // What cannot run at all, or not even window by window, does not make the others' batches smaller.
+    const auto can_run = [&](const PplVariantResult& result) {
+      const ModelConfig& config = model_of(result.variant).config;
+      const AttentionProblem problem{1,
+                                     tokens,
+                                     tokens,
+                                     config.q_heads,
+                                     config.kv_heads,
+                                     config.head_dim,
+                                     model_of(result.variant).weights.dtype,
+                                     config.attention_scale(0),
+                                     true};
+      if (platform_.backend(result.variant.mode).why_not(problem)) return false;
+      return fits(1, [&](const PplVariantResult& other) { return &other == &result; });
+    };
+    std::set<const PplVariantResult*> running;
+    for (const PplVariantResult& result : result_.variants) {
+      if (can_run(result)) running.insert(&result);
+    }
+    const Takes runs = [&](const PplVariantResult& result) { return running.count(&result) > 0; };
+    while (batch > 1 && info.free_bytes > 0 && !fits(batch, runs)) batch /= 2;
     return batch;
   }
 
@@ -130,7 +155,7 @@ class CaseScorer {
         transformer =
             std::make_unique<Transformer>(platform_, model_of(result.variant), room.shape(sequences(batch)));
       try {
-        for (const Reservation& call : room.calls(result.variant.path)) transformer->reserve(attention, call);
+        reserve_scoring(*transformer, attention, result.variant.path, room);
       } catch (const Error& error) {
         if (!is_refusal(error)) throw;
         fail_with(result, error);
@@ -174,7 +199,9 @@ class CaseScorer {
     result_.source_error = run.source_error;
     result_.nonfinite = run.nonfinite;
     if (result_.nonfinite) result_.nonfinite->variant = places_[run.nonfinite->variant];
-    result_.memory = read_memory(*platform_.device, predicted(result_.batch));
+    result_.memory =
+        read_memory(*platform_.device,
+                    predicted(result_.batch, [](const PplVariantResult& result) { return result.ran(); }));
   }
 
   Platform& platform_;

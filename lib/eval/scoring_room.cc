@@ -50,15 +50,25 @@ std::vector<Reservation> ScoringRoom::calls(ForwardPath path) const {
   return calls;
 }
 
+void reserve_scoring(Transformer& transformer, const AttentionBackend& attention, ForwardPath path,
+                     const ScoringRoom& room) {
+  const std::vector<Reservation> calls = room.calls(path);
+  for (int sequences = transformer.shape().batch; sequences > 0; --sequences) {
+    for (const Reservation& call : calls) transformer.reserve(attention, call, sequences);
+  }
+}
+
 BytesByUse predict_scoring_memory(const ModelConfig& config, DType dtype, const ScoringRoom& room,
                                   int sequences, std::span<const PlannedVariant> variants,
                                   std::size_t pairs) {
   BytesByUse bytes{};
   bool decodes = false;
   for (const PlannedVariant& variant : variants) {
-    const BytesByUse alone =
-        predict_memory(config, dtype, room.shape(sequences), *variant.attention, room.calls(variant.path));
-    for (std::size_t use = 0; use < bytes.size(); ++use) bytes[use] = std::max(bytes[use], alone[use]);
+    const std::vector<Reservation> calls = room.calls(variant.path);
+    for (int together = sequences; together > 0; --together) {
+      const BytesByUse alone = predict_memory(config, dtype, room.shape(together), *variant.attention, calls);
+      for (std::size_t use = 0; use < bytes.size(); ++use) bytes[use] = std::max(bytes[use], alone[use]);
+    }
     decodes = decodes || variant.path == ForwardPath::decode;
   }
   const auto entry = [&](MemoryUse use) -> std::size_t& { return bytes[static_cast<std::size_t>(use)]; };

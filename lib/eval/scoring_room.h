@@ -35,6 +35,11 @@ struct ScoringRoom {
 inline constexpr std::int64_t kLogitsBytes = std::int64_t{256} << 20;
 inline constexpr int kHostLogitsRows = 128;
 
+// Takes scratch for all calls of a path, of as many sequences as the transformer's batch and of fewer (which
+// may need more, where work is split to fill a device). Throws what Transformer::reserve throws.
+void reserve_scoring(Transformer& transformer, const AttentionBackend& attention, ForwardPath path,
+                     const ScoringRoom& room);
+
 // A variant that is not there yet.
 struct PlannedVariant {
   const AttentionBackend* attention = nullptr;

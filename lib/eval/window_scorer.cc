@@ -77,10 +77,8 @@ WindowScorer::WindowScorer(std::vector<ScoredVariant> variants, std::vector<Vari
            variants_.size());
   }
 
-  for (const ScoredVariant& variant : variants_) {
-    for (const Reservation& call : room_.calls(variant.path))
-      variant.transformer->reserve(*variant.attention, call);
-  }
+  for (const ScoredVariant& variant : variants_)
+    reserve_scoring(*variant.transformer, *variant.attention, variant.path, room_);
   own_logits_.resize(variants_.size());
   for (std::size_t i = 0; i < variants_.size(); ++i) {
     const Transformer& transformer = *variants_[i].transformer;
