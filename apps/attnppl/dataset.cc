@@ -157,13 +157,6 @@ Dataset find_dataset(const PplOptions& options, Protocol protocol) {
   return dataset;
 }
 
-std::optional<std::string> title_of(const Dataset& dataset, std::string_view document) {
-  const auto book = pg19_book_of(document.substr(0, document.find(':')));
-  const auto title = book ? dataset.titles.find(*book) : dataset.titles.end();
-  if (title == dataset.titles.end()) return std::nullopt;
-  return title->second;
-}
-
 DatasetTexts::DatasetTexts(const Dataset& dataset)
     : dataset_(dataset), reader_(dataset.files, dataset.name, dataset.reading) {}
 
@@ -182,6 +175,9 @@ std::optional<Document> DatasetTexts::next() {
   if (kept.size() < document->text.size()) cut_ = true;
   document->text.resize(kept.size());
   sha_.update(std::as_bytes(std::span(document->text)));
+  const auto book = pg19_book_of(document->name);
+  if (const auto title = dataset_.titles.find(book.value_or(-1)); title != dataset_.titles.end())
+    document->title = title->second;
   ++documents_;
   return document;
 }
@@ -198,7 +194,7 @@ std::vector<std::string> DatasetTexts::notes() const {
     const Pg19SplitFacts& facts = facts_of(*dataset_.pg19_split);
     notes.push_back(fmt::format(
         "the published {} words of PG-19's {} split are not used: they belong to its {} whole books "
-        "as published, and {} were read, {} of them of the published size; words are counted",
+        "as published; read: {}, of the published size: {}. Words are counted",
         facts.words, kPg19SplitNames.name(facts.split), facts.files.size(), books_.size(),
         of_published_size(facts, books_)));
   }

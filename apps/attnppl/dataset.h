@@ -35,9 +35,6 @@ struct Dataset {
 // every other protocol its raw text.
 Dataset find_dataset(const PplOptions& options, Protocol protocol);
 
-// The title of a passage's document ("10146.txt.zst", "10146.txt:3"), where the data set knows one.
-std::optional<std::string> title_of(const Dataset& dataset, std::string_view document);
-
 // The documents of a data set after its limits, and what was read of them so far. The data set must outlive
 // it.
 class DatasetTexts {

@@ -50,7 +50,7 @@ void print_score(const PplCaseResult& all, std::size_t variant) {
                std::exp(*score.token_log_perplexity));
 }
 
-void print_documents(const Dataset& dataset, const PplCaseResult& all, std::size_t variant) {
+void print_documents(const PplCaseResult& all, std::size_t variant) {
   const PerplexityResult& score = all.variants[variant].score;
   if (score.estimator == Estimator::passages || score.passage_count < 2) return;
   if (score.macro_log_perplexity) {
@@ -59,10 +59,9 @@ void print_documents(const Dataset& dataset, const PplCaseResult& all, std::size
   }
   if (score.passage_count > kPrintedDocuments) return;
   for (const PassageScore& passage : score.passages) {
-    const auto title = title_of(dataset, passage.name);
     fmt::print("{:<16} {:>14.6f}   {}{} ({} tokens scored)\n", "",
                std::exp(passage.nll_sum / static_cast<double>(passage.tokens_scored)), passage.name,
-               title ? ", " + *title : "", passage.tokens_scored);
+               passage.title.empty() ? "" : ", " + passage.title, passage.tokens_scored);
   }
 }
 
@@ -112,11 +111,11 @@ void print_start(const PplCase& ppl_case, const ProtocolSettings& settings) {
              kEstimatorNames.name(settings.estimator));
 }
 
-void print_variants(const PplCase& ppl_case, const PplCaseResult& result) {
+void print_variants(const PplCaseResult& result) {
   print_header();
   for (std::size_t i = 0; i < result.variants.size(); ++i) {
     print_score(result, i);
-    if (result.variants[i].ran()) print_documents(ppl_case.dataset, result, i);
+    if (result.variants[i].ran()) print_documents(result, i);
   }
   for (std::size_t i = 0; i < result.variants.size(); ++i) print_difference(result, i);
 }

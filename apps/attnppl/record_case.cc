@@ -81,12 +81,12 @@ Fields parameter_fields(const PplOptions& options, const Platform& platform, con
           {"token_sha256", text.totals.token_sha256}};
 }
 
-Value::Array document_rows(const Dataset& dataset, const PerplexityResult& score) {
+Value::Array document_rows(const PerplexityResult& score) {
   Value::Array rows;
   for (const PassageScore& passage : score.passages) {
     const double log_perplexity = passage.nll_sum / static_cast<double>(passage.tokens_scored);
     Fields row{{"name", passage.name}};
-    if (const auto title = title_of(dataset, passage.name)) row["title"] = *title;
+    if (!passage.title.empty()) row["title"] = passage.title;
     for (auto& field : Fields{{"tokens", passage.tokens},
                               {"tokens_scored", passage.tokens_scored},
                               {"bytes_scored", passage.bytes_scored},
@@ -147,7 +147,7 @@ void add_scores(ResultRecord& record, const PplCase& ppl_case, const PplCaseResu
     if (sharer.ran()) sharers.emplace_back(sharer.variant.text());
   }
   record.memory["of_run_of"] = std::move(sharers);
-  record.extra["documents"] = document_rows(ppl_case.dataset, score);
+  record.extra["documents"] = document_rows(score);
   record.extra["document_count"] = score.passage_count;
 }
 

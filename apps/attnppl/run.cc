@@ -97,7 +97,7 @@ class PplRun {
     add_warnings(facts, result);
     for (std::size_t i = 0; i < result.variants.size(); ++i)
       writer_.append(make_record(options_, platform_, model_, ppl_case, result, i, facts));
-    print_variants(ppl_case, result);
+    print_variants(result);
     print_divergences(result);
     print_health(result);
     print_verdicts(result);

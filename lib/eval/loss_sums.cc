@@ -38,6 +38,7 @@ bool PerplexitySums::add(const Passage& passage, std::size_t window, std::span<c
   if (window == 0) {
     open_ = true;
     name_ = passage.name;
+    title_ = passage.title;
     passage_tokens_ = static_cast<std::int64_t>(passage.ids.size());
     own_counts_ = passage.counts.has_value();
     counts_ = {};
@@ -87,8 +88,8 @@ void PerplexitySums::end_passage(bool complete) {
   ++so_far_.passage_count;
   if (of_passage_.count() > 0) passage_means_.add(mean_of(of_passage_));
   if (so_far_.passages.size() < kKeptPassages) {
-    so_far_.passages.push_back(
-        {name_, passage_tokens_, of_passage_.count(), counts_.bytes, counts_.words, of_passage_.sum()});
+    so_far_.passages.push_back({name_, title_, passage_tokens_, of_passage_.count(), counts_.bytes,
+                                counts_.words, of_passage_.sum()});
   }
   so_far_.bytes_scored += counts_.bytes;
   so_far_.words_scored += counts_.words;

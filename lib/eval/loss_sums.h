@@ -18,7 +18,7 @@ namespace attn {
 inline constexpr std::size_t kKeptPassages = 1000;
 
 struct PassageScore {
-  std::string name;
+  std::string name, title;
   std::int64_t tokens = 0;         // all ids of the passage
   std::int64_t tokens_scored = 0;  // losses; a token that two windows score counts twice
   std::int64_t bytes_scored = 0;   // that the scored tokens decode to, or what the protocol counts
@@ -95,7 +95,7 @@ class PerplexitySums {
   PerplexityResult so_far_;  // passages, counts, the loss that was not finite
   // The passage under way.
   bool open_ = false;
-  std::string name_;
+  std::string name_, title_;
   std::int64_t passage_tokens_ = 0;
   bool own_counts_ = false;  // of the whole passage
   TextCounts counts_;

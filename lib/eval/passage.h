@@ -26,6 +26,7 @@ struct Passage {
   // What counts as scored once the whole passage is; else window_counts has the counts of each window.
   std::optional<TextCounts> counts{};
   std::vector<TextCounts> window_counts{};
+  std::string title{};  // for people, where one is known
 };
 
 // The ids that a window is fed, window.tokens() of them.

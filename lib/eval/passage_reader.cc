@@ -39,19 +39,22 @@ class FormedTexts {
   void take(Document document) {
     switch (form_) {
       case TextForm::as_is: waiting_.push_back(std::move(document)); break;
-      case TextForm::lines: take_parts(document.name, text_rows(document.text)); break;
-      case TextForm::rows: waiting_.push_back({document.name, joined(text_rows(document.text), "")}); break;
-      case TextForm::rows_nn:
-        waiting_.push_back({document.name, joined(text_rows(document.text), "\n\n")});
+      case TextForm::lines:
+        take_parts(document.name, text_rows(document.text), [&](std::string_view) { return document.title; });
         break;
-      case TextForm::pages: take_parts(document.name, wikitext_pages(document.text)); break;
+      case TextForm::rows: take_joined(document, ""); break;
+      case TextForm::rows_nn: take_joined(document, "\n\n"); break;
+      case TextForm::pages: take_parts(document.name, wikitext_pages(document.text), page_title); break;
     }
   }
-  template <typename Parts>
-  void take_parts(const std::string& name, const Parts& parts) {
+  void take_joined(const Document& document, std::string_view between) {
+    waiting_.push_back({document.name, joined(text_rows(document.text), between), document.title});
+  }
+  template <typename Parts, typename Title>
+  void take_parts(const std::string& name, const Parts& parts, const Title& title_of) {
     std::int64_t number = 0;
     for (const auto& part : parts)
-      waiting_.push_back({fmt::format("{}:{}", name, ++number), std::string(part)});
+      waiting_.push_back({fmt::format("{}:{}", name, ++number), std::string(part), title_of(part)});
   }
 
   TextSource source_;
@@ -115,10 +118,12 @@ struct PassageReader::State {
       std::optional<Document> text = texts.next();
       if (!text) break;
       ++totals.samples_seen;
-      if (whole)
+      if (whole) {
         whole->text.append(between).append(text->text);
-      else
+        whole->title.clear();  // of the first alone
+      } else {
         whole = std::move(text);
+      }
     }
     return whole;
   }
@@ -137,6 +142,7 @@ struct PassageReader::State {
   Passage passage_of(Document document) {
     Passage passage;
     passage.name = std::move(document.name);
+    passage.title = std::move(document.title);
     if (settings.protocol == Protocol::lm_eval) {
       passage.counts = wikitext_counts(document.text);
       document.text = wikitext_detokenize(document.text);
@@ -192,8 +198,9 @@ std::optional<Passage> PassageReader::next() {
 }
 
 std::size_t memory_bytes(const Passage& passage) {
-  return sizeof passage + passage.name.capacity() + passage.ids.capacity() * sizeof(TokenId) +
-         passage.windows.capacity() * sizeof(Window) + passage.window_weights.capacity() * sizeof(double) +
+  return sizeof passage + passage.name.capacity() + passage.title.capacity() +
+         passage.ids.capacity() * sizeof(TokenId) + passage.windows.capacity() * sizeof(Window) +
+         passage.window_weights.capacity() * sizeof(double) +
          passage.window_counts.capacity() * sizeof(TextCounts);
 }
 

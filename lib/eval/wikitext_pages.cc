@@ -105,6 +105,16 @@ std::vector<std::string> wikitext_pages(std::string_view text) {
   return pages;
 }
 
+std::string page_title(std::string_view page) {
+  const std::string_view line = page.substr(0, page.find('\n'));
+  if (!begins_page(line)) return {};
+  std::string_view heading = trimmed(line);
+  if (heading.size() < 4) return {};
+  heading.remove_prefix(1);
+  heading.remove_suffix(1);
+  return std::string(trimmed(heading));
+}
+
 std::string wikitext_detokenize(std::string_view page) {
   std::string text = slashed_digits(replaced(page, "s '", "s'"));
   for (const auto& [from, to] : kSpacing) text = replaced(text, from, to);

@@ -15,6 +15,9 @@ namespace attn {
 // part of it.
 std::vector<std::string> wikitext_pages(std::string_view text);
 
+// What stands between the signs of the heading that a page begins with; empty where it begins otherwise.
+std::string page_title(std::string_view page);
+
 // Undoes WikiText's spacing: 24 replacements, in the order of lm_eval/tasks/wikitext/preprocess_wikitext.py.
 // Two of them reach further than their name: what stands between any two apostrophes or quotes is trimmed, in
 // pairs from the page's first one on, across lines.

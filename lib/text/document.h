@@ -16,6 +16,7 @@ struct Document {
   std::string name;  // file name; for JSON lines with the line number: "set.jsonl:12"
   std::string
       text;  // valid UTF-8, exactly the file's bytes (line ends too); empty only where a JSON line says so
+  std::string title{};  // for people, where one is known; DocumentReader knows none
 };
 
 // keep: the bytes as they are. lf: "\r\n" becomes "\n".

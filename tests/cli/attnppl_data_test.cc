@@ -197,9 +197,11 @@ TEST_CASE("the books beside the checkout show their titles and have the publishe
   options.split = "test";
   const Dataset dataset = find_dataset(options, Protocol::full);
   CHECK(dataset.files.size() == 4);
-  CHECK(title_of(dataset, "10356.txt.zst") == "Travels in Morocco Volume 2 by James Richardson");
-  CHECK(title_of(dataset, "10356.txt.zst:7") == "Travels in Morocco Volume 2 by James Richardson");
-  CHECK_FALSE(title_of(dataset, "1.txt"));
+  DatasetTexts texts(dataset);
+  std::vector<std::string> titles;
+  while (const auto book = texts.next()) titles.push_back(book->title);
+  REQUIRE(titles.size() == 4);
+  CHECK(titles[2] == "Travels in Morocco Volume 2 by James Richardson");
   const ProgramResult ids =
       run_program("attnppl", {"--tokenize-only", "--model", (kData / "tokenizers/pythia").string(),
                               "--dataset", options.dataset, "--split", "test"});
@@ -209,6 +211,20 @@ TEST_CASE("the books beside the checkout show their titles and have the publishe
       run_program("attnppl", {"--tokenize-only", "--model", (kData / "tokenizers/pythia").string(),
                               "--dataset", options.dataset, "--documents", "10146,2701"});
   CHECK(contains(two.out, " 382652 tokens"));  // 59,179 and 323,473: golden/counts_and_hashes.json
+}
+
+TEST_CASE("articles of WikiText have rows of their own with their headings as titles") {
+  const Setting setting;
+  const fs::path file = setting.folder.path() / "wiki.raw";
+  write_text_file(
+      file, " \n = The lobster = \n \n" + kText + " = = Tail = = \n" + kText + " = Second = \n" + kText);
+  REQUIRE(setting.run({"--dataset", file.string(), "--text", "pages"}).exit_code == 0);
+  const ResultRecord record = setting.last();
+  CHECK(column(record, "name") == std::vector<std::string>{"wiki.raw:1", "wiki.raw:2"});
+  CHECK(column(record, "title") == std::vector<std::string>{"The lobster", "Second"});
+  CHECK(text_of(record.parameters, "sample_unit") == "page");
+  REQUIRE(setting.run({"--dataset", file.string(), "--protocol", "hf-strided"}).exit_code == 0);
+  CHECK(column(setting.last(), "title") == std::vector<std::string>{"missing"});
 }
 
 TEST_CASE("a compressed text of three times the memory that may be had is tokenised") {

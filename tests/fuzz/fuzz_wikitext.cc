@@ -37,6 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(counts.words >= of_page && counts.words <= of_page + 2);
     check(counts.bytes == static_cast<std::int64_t>(page.size()));
     check(!attn::find_invalid_utf8(attn::wikitext_detokenize(page)));
+    check(!attn::find_invalid_utf8(attn::page_title(page)) && attn::page_title(page).size() <= page.size());
   }
   check(page_words == words);
   return 0;
