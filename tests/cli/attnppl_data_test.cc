@@ -1,4 +1,5 @@
 // attnppl and its data sets: documents by name, splits, titles, line ends, and limited memory.
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 
@@ -8,7 +9,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include "apps/attnppl/dataset.h"
+#include "apps/attnppl/score_case.h"
 #include "lib/core/error.h"
 #include "lib/results/reader.h"
 #include "tests/catch.h"
@@ -188,6 +189,37 @@ TEST_CASE("the published words hold for whole books of the published sizes alone
   options.documents.clear();
   write_text_file(folder.path() / "1022.txt", std::string(68995, 'a'));
   CHECK_FALSE(words(0, -1));
+}
+
+TEST_CASE("word perplexity is over the published words where the full protocol scored all of them") {
+  PplCase ppl_case;
+  ppl_case.dataset.pg19_split = Pg19Split::validation;
+  PplCaseResult result;
+  const auto counted = [&] {
+    result.published_words = false;
+    result.text.published_words = 1000;
+    result.variants.assign(1, {});
+    PerplexityResult& score = result.variants.front().score;
+    score.nll_sum = 2000;
+    score.words_scored = 1250;
+    score.perplexity = 3;
+    score.word_perplexity = std::exp(1.6);
+    return count_published_words(result, ppl_case).value_or("nothing");
+  };
+  CHECK(contains(counted(), "over the published 1000 words of PG-19's validation split"));
+  CHECK(result.published_words);
+  CHECK(result.variants.front().score.words_scored == 1000);
+  CHECK(*result.variants.front().score.word_perplexity == Approx(std::exp(2.0)));
+  for (int i = 0; i < 3; ++i) {
+    ppl_case.protocol = i == 0 ? Protocol::lm_eval : Protocol::full;
+    ppl_case.plan_options.max_tokens = i == 1 ? 10 : 0;
+    result.stopped = i == 2;
+    CHECK(contains(counted(), "are not used"));
+    CHECK_FALSE(result.published_words);
+    CHECK(*result.variants.front().score.word_perplexity == Approx(std::exp(1.6)));
+  }
+  result.text.published_words.reset();
+  CHECK_FALSE(count_published_words(result, ppl_case));
 }
 
 TEST_CASE("the books beside the checkout show their titles and have the published counts of ids") {
