@@ -201,7 +201,7 @@ std::vector<std::string> settle(PplOptions& options) {
   if (!options.text.empty()) kTextFormNames.parse(options.text, "--text");
   if (!options.average.empty()) kEstimatorNames.parse(options.average, "--average");
   kLineEndsNames.parse(options.line_ends, "--line-ends");
-  DocumentSelection{options.documents};  // its complaints about the list
+  [[maybe_unused]] const DocumentSelection complains(options.documents);
   check_split(options);
   if (options.tokenize_only && options.out_given)
     fail(ErrorKind::usage, "--tokenize-only prints and writes no record: leave out --out");
