@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "apps/attnbench/roofline_fields.h"
+#include "apps/roofline_fields.h"
 #include "apps/attnbench/sensor_fields.h"
 #include "apps/summary_fields.h"
 #include "lib/measure/statistics.h"

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "apps/attnbench/listings.h"
-#include "apps/attnbench/measure_ceilings.h"
+#include "apps/measure_ceilings.h"
 #include "apps/attnbench/record_case.h"
 #include "apps/interrupt.h"
 #include "apps/progress.h"

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "apps/attnbench/measure_ceilings.h"
+#include "apps/measure_ceilings.h"
 #include "apps/attnbench/op_bench.h"
-#include "apps/attnbench/roofline_fields.h"
+#include "apps/roofline_fields.h"
 #include "apps/attnbench/run.h"
 #include "apps/interrupt.h"
 #include "apps/summary_fields.h"

@@ -19,8 +19,9 @@ CaseText::CaseText(const PplCase& ppl_case, const Tokenizer& tokenizer)
 std::optional<Passage> CaseText::next() { return ahead_->next(); }
 
 TextFacts CaseText::finish() {
-  ahead_.reset();
   TextFacts facts;
+  facts.waits = static_cast<std::int64_t>(ahead_->starved());
+  ahead_.reset();
   facts.settings = settings_;
   facts.totals = reader_.totals();
   facts.notes = texts_.notes();

@@ -19,6 +19,7 @@ struct TextFacts {
   std::optional<std::string> dataset_sha256;
   std::optional<std::int64_t> published_words;  // of exactly these texts
   std::vector<std::string> notes;
+  std::int64_t waits = 0;  // how often the next passage was not there when it was asked for; 1 is the first
 };
 
 class CaseText {

@@ -114,6 +114,10 @@ void add_ppl_options(CLI::App& app, PplOptions& options) {
   app.add_option("--max-tokens", options.max_tokens, "The first N tokens of the data set; 0: all")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  app.add_flag(
+      "--ceilings", options.ceilings,
+      "Measure the device's ceilings first (docs/measuring.md), and show what share of the product's "
+      "each mode reaches, end to end");
   app.add_flag("--tokenize-only", options.tokenize_only,
                "Print the number of tokens, their SHA-256 and the speed; needs only a tokenizer");
   CLI::Option* out =
@@ -205,6 +209,8 @@ std::vector<std::string> settle(PplOptions& options) {
   check_split(options);
   if (options.tokenize_only && options.out_given)
     fail(ErrorKind::usage, "--tokenize-only prints and writes no record: leave out --out");
+  if (options.tokenize_only && options.ceilings)
+    fail(ErrorKind::usage, "--tokenize-only runs no model: leave out --ceilings");
   const Pg19Options& pg19 = options.pg19;
   if (pg19.force_download) {
     fail(ErrorKind::unsupported,

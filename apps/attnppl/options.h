@@ -43,6 +43,7 @@ struct PplOptions {
   std::string out = "results";
   bool out_given = false;
   bool tokenize_only = false;
+  bool ceilings = false;  // measure what the device can do, and show the share of it
   std::vector<std::string> argv;
 };
 

@@ -20,12 +20,21 @@ std::string shown(const std::optional<double>& value, int digits) {
   return value ? fmt::format("{:.{}f}", *value, digits) : "-";
 }
 
-void print_header() {
-  fmt::print("{:<16} {:>14} {:>10} {:>12} {:>12} {:>10} {:>10} {:>9} {:>10}\n", "mode", "perplexity",
-             "std error", "ln ppl", "per word", "per byte", "bits/byte", "scored", "tokens/s");
+void print_header(bool ceilings) {
+  fmt::print("{:<16} {:>14} {:>10} {:>12} {:>12} {:>10} {:>10} {:>9} {:>10} {:>9}{}\n", "mode", "perplexity",
+             "std error", "ln ppl", "per word", "per byte", "bits/byte", "scored", "tokens/s", "TFLOP/s",
+             ceilings ? "  of limit" : "");
 }
 
-void print_score(const PplCaseResult& all, std::size_t variant) {
+// Of the time that the operations take at the product's ceiling.
+std::string share_of_limit(const PplCaseResult& all, const PplVariantResult& result,
+                           const Ceilings& ceilings) {
+  const auto ms = limit_of({all.flops, 0}, ceilings).ms();
+  if (!ms || result.seconds <= 0 || result.variant.reference) return fmt::format("{:>10}", "-");
+  return fmt::format("{:>8.1f} %", 100 * *ms / (result.seconds * 1e3));
+}
+
+void print_score(const PplCaseResult& all, std::size_t variant, const std::optional<Ceilings>& ceilings) {
   const PplVariantResult& result = all.variants[variant];
   const std::string name = result.variant.text();
   if (!result.ran()) {
@@ -37,11 +46,13 @@ void print_score(const PplCaseResult& all, std::size_t variant) {
     return;
   }
   const PerplexityResult& score = result.score;
-  fmt::print("{:<16} {:>14} {:>10} {:>12} {:>12} {:>10} {:>10} {:>9} {:>10.0f}{}\n", name,
+  fmt::print("{:<16} {:>14} {:>10} {:>12} {:>12} {:>10} {:>10} {:>9} {:>10.0f} {:>9.3g}{}{}\n", name,
              shown(score.perplexity, 6), shown(score.bootstrap_error, 4), shown(score.log_perplexity, 8),
              shown(score.word_perplexity, 4), shown(score.byte_perplexity, 6), shown(score.bits_per_byte, 6),
              score.tokens_scored,
              result.seconds > 0 ? static_cast<double>(score.tokens_scored) / result.seconds : 0.0,
+             result.seconds > 0 ? all.flops / (result.seconds * 1e12) : 0.0,
+             ceilings ? share_of_limit(all, result, *ceilings) : "",
              all.complete() ? ""
              : all.stopped  ? "  (interrupted)"
                             : "  (ended early)");
@@ -111,10 +122,10 @@ void print_start(const PplCase& ppl_case, const ProtocolSettings& settings) {
              kEstimatorNames.name(settings.estimator));
 }
 
-void print_variants(const PplCaseResult& result) {
-  print_header();
+void print_variants(const PplCaseResult& result, const std::optional<Ceilings>& ceilings) {
+  print_header(ceilings.has_value());
   for (std::size_t i = 0; i < result.variants.size(); ++i) {
-    print_score(result, i);
+    print_score(result, i, ceilings);
     if (result.variants[i].ran()) print_documents(result, i);
   }
   for (std::size_t i = 0; i < result.variants.size(); ++i) print_difference(result, i);

@@ -10,7 +10,7 @@ void print_model(const Model& model, const Platform& platform);
 void print_start(const PplCase& ppl_case, const ProtocolSettings& settings);
 
 // A row for each variant, its documents where they are few, and how far it is from what it is compared with.
-void print_variants(const PplCaseResult& result);
+void print_variants(const PplCaseResult& result, const std::optional<Ceilings>& ceilings);
 void print_divergences(const PplCaseResult& result);
 // Largest scores and values inside attention, and what the accuracy rule says, where they were asked for.
 void print_health(const PplCaseResult& result);

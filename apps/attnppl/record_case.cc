@@ -8,6 +8,7 @@
 
 #include "apps/attnppl/divergence_fields.h"
 #include "apps/attnppl/verdict.h"
+#include "apps/roofline_fields.h"
 #include "lib/results/environment.h"
 #include "lib/tensor/dtype_names.h"
 
@@ -137,6 +138,7 @@ void add_scores(ResultRecord& record, const PplCase& ppl_case, const PplCaseResu
   metrics[alone ? "peak_mem_mb" : "run_peak_mem_mb"] =
       static_cast<double>(all.memory.peak_bytes) / (1 << 20);  // MiB, as system B
   metrics["batch_windows"] = all.batch;
+  metrics["waits_for_text"] = all.text.waits;
   if (is_legacy(ppl_case.protocol)) {
     metrics["token_weighted_log_perplexity"] = score.token_log_perplexity;
     for (const auto& [key, value] : system_b_fields(ppl_case, all, variant).entries) metrics[key] = value;
@@ -219,6 +221,14 @@ ResultRecord make_record(const PplOptions& options, const Platform& platform, co
   if (!result.ran()) return record;
   add_scores(record, ppl_case, all, variant);
   add_divergences(record, all, variant);
+  if (result.seconds > 0 && all.flops > 0) {
+    record.metrics["tflops"] = all.flops / (result.seconds * 1e12);
+    // The ceiling is of the run's own dtype, which the f32 reference does not have.
+    if (facts.ceilings && !result.variant.reference) {
+      add_limit(record, "run", limit_of({all.flops, 0}, *facts.ceilings), result.seconds * 1e3);
+      record.extra["ceilings"] = ceiling_fields(*facts.ceilings);
+    }
+  }
   if (result.rule) record.extra["accuracy_rule"] = verdict_fields(*result.rule);
   if (const auto diff = difference(all, variant)) {
     record.metrics["compared_with"] = all.variants[diff->against].variant.text();

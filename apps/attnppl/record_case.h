@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/attnppl/score_case.h"
+#include "lib/measure/roofline.h"
 #include "lib/results/record.h"
 
 namespace attn {
@@ -24,7 +25,8 @@ std::optional<ModeDifference> difference(const PplCaseResult& result, std::size_
 
 struct PplRunFacts {
   Fields environment;
-  std::vector<std::string> notes;  // flags without effect, warnings
+  std::optional<Ceilings> ceilings;  // where they were asked for
+  std::vector<std::string> notes;    // flags without effect, warnings
 };
 
 ResultRecord make_record(const PplOptions& options, const Platform& platform, const Model& model,

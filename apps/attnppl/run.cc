@@ -9,6 +9,7 @@
 #include "apps/attnppl/print_case.h"
 #include "apps/attnppl/verdict.h"
 #include "apps/interrupt.h"
+#include "apps/measure_ceilings.h"
 #include "apps/progress.h"
 #include "lib/results/environment.h"
 #include "lib/results/writer.h"
@@ -97,7 +98,7 @@ class PplRun {
     add_warnings(facts, result);
     for (std::size_t i = 0; i < result.variants.size(); ++i)
       writer_.append(make_record(options_, platform_, model_, ppl_case, result, i, facts));
-    print_variants(result);
+    print_variants(result, facts.ceilings);
     print_divergences(result);
     print_health(result);
     print_verdicts(result);
@@ -228,6 +229,10 @@ int run_with(PplOptions options, const std::function<Platform&()>& open) {
   Platform& platform = open();
   const Model model = open_model(options.model, platform);
   print_model(model, platform);
+  if (options.ceilings) {
+    facts.ceilings = measure_ceilings(platform, model.weights.dtype, 0);
+    fmt::print("{}\n", ceilings_text(*facts.ceilings, model.weights.dtype));
+  }
   std::optional<Model> f32;
   if (!options.reference.empty() && model.weights.dtype != DType::f32) {
     ModelOptions of_reference = options.model;

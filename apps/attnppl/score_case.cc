@@ -195,6 +195,7 @@ class CaseScorer {
       result_.pairs.push_back({planned_pairs_[i].base, planned_pairs_[i].other, run.pairs[i]});
     result_.seconds = run.seconds;
     result_.compared_seconds = run.compared_seconds;
+    result_.flops = run.flops;
     result_.stopped = run.stopped;
     result_.source_error = run.source_error;
     result_.nonfinite = run.nonfinite;

@@ -43,6 +43,7 @@ struct PplCaseResult {
   int batch = 1;
   std::int64_t longest = 0;  // tokens of the longest window that was fed
   double seconds = 0, compared_seconds = 0;
+  double flops = 0;     // of each variant: scoring_flops() of all windows
   MemoryReport memory;  // of all variants together
   bool stopped = false;
   std::optional<NonFiniteScore> nonfinite;       // its variant is a place in `variants`

@@ -8,6 +8,8 @@
 #include <deque>
 #include <memory>
 
+#include "lib/model/work.h"
+
 namespace attn {
 namespace {
 
@@ -134,6 +136,7 @@ class Sums {
     }
     ++run_.windows;
     run_.tokens_fed += window.tokens();
+    run_.flops += scoring_flops(scorer_.variants().front().transformer->config(), window);
     return true;
   }
 
@@ -194,6 +197,12 @@ std::vector<WindowOf> windows_of(const std::vector<Placed>& batch) {
 std::optional<double> LossDifference::standard_error() const {
   if (diffs.count() < 2) return std::nullopt;
   return std::sqrt(diffs.variance() / static_cast<double>(diffs.count()));
+}
+
+double scoring_flops(const ModelConfig& config, const Window& window) {
+  const ForwardWork work = forward_work(config, DType::f32, 1, 0, static_cast<int>(window.tokens()));
+  const double row_of_head = 2.0 * config.vocab * config.hidden;
+  return work.flops() + static_cast<double>(window.scored() - 1) * row_of_head;
 }
 
 std::string NonFiniteScore::text() const {

@@ -70,6 +70,7 @@ struct ScoreRun {
   double seconds = 0;                        // of the run
   double compared_seconds = 0;               // of the device, for the pairs
   std::int64_t windows = 0, tokens_fed = 0;  // of the windows that are done, tokens of one variant
+  double flops = 0;                          // of them, scoring_flops() of one variant
   bool stopped = false;                      // by the hook
   // The run ends there. Its window is in no variant's perplexity; pairs hold its rows before that one.
   std::optional<NonFiniteScore> nonfinite;
@@ -78,6 +79,11 @@ struct ScoreRun {
   // Every window of the source is in it.
   bool complete() const { return !stopped && !nonfinite && !source_error; }
 };
+
+// Of one window, fed in one call: products with weights (of the head for scored rows alone) and attention
+// over the pairs that are seen, as forward_work() counts them; rows that only fill a batch up are not
+// counted.
+double scoring_flops(const ModelConfig& config, const Window& window);
 
 // Passages are dropped once their windows are done. Throws what WindowScorer::submit() throws.
 ScoreRun score_run(WindowScorer& scorer, const PassageSource& passages, Estimator estimator,

@@ -458,3 +458,25 @@ TEST_CASE("an interrupted attnppl records the part that was scored") {
     CHECK(number(record.metrics, "tokens_scored") == number(records[0].metrics, "tokens_scored"));
   }
 }
+
+TEST_CASE("attnppl shows the share of the measured ceiling where it is asked for") {
+  const Setting setting;
+  const ProgramResult plain = setting.run({"--mode", "flash"});
+  CHECK(plain.exit_code == 0);
+  CHECK(!contains(plain.out, "of limit"));
+  const ProgramResult result = setting.run({"--mode", "flash", "--ceilings"});
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "ceilings of this device:"));
+  CHECK(contains(result.out, "of limit"));
+  const std::vector<ResultRecord> records = setting.records();
+  REQUIRE(records.size() == 2);
+  CHECK(records[0].metrics.find("limit_run_ms") == nullptr);
+  const Fields& metrics = records[1].metrics;
+  const double seconds = number(metrics, "seconds"), tflops = number(metrics, "tflops");
+  const Value* ceilings = records[1].extra.find("ceilings");
+  REQUIRE(ceilings != nullptr);
+  const double ceiling = number(std::get<Fields>(ceilings->data), "product_tflops");
+  CHECK(number(metrics, "run_share_of_limit") == Approx(tflops / ceiling));
+  CHECK(number(metrics, "limit_run_ms") == Approx(tflops * seconds / ceiling * 1e3));
+  CHECK(setting.run({"--tokenize-only", "--ceilings"}).exit_code == 2);
+}

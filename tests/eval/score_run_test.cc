@@ -224,3 +224,22 @@ TEST_CASE("a source that breaks off leaves what was scored") {
   CHECK(run.variants[0].perplexity.tokens_scored == 89 + 6 + 30);
   CHECK(run.variants[0].perplexity.stopped);
 }
+
+TEST_CASE("a window's operations are those of a prefill with the head on every scored row") {
+  ModelConfig config;
+  config.layers = 3;
+  config.hidden = 32;
+  config.q_heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 8;
+  config.ffn_hidden = 64;
+  config.vocab = 100;
+  const auto flops = [&](std::int64_t tokens, std::int64_t first_scored) {
+    return scoring_flops(config, {0, tokens, first_scored});
+  };
+  // qkv 32 x (4 + 2 * 2) 8, output 32 x 32, two of 32 x 64; q (q + 1) / 2 pairs of 10 tokens; the head.
+  const double weights = 32 * 64 + 32 * 32 + 2 * 32 * 64;
+  CHECK(flops(10, 9) == 2 * 10 * 3 * weights + 3 * 4.0 * 32 * 55 + 2 * 32 * 100.0);
+  CHECK(flops(10, 1) - flops(10, 9) == 8 * 2 * 32 * 100.0);
+  CHECK(flops(20, 19) > 2 * flops(10, 9) - 2 * 32 * 100.0);
+}

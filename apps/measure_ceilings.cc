@@ -1,5 +1,5 @@
 // Sizes and repetitions of the ceilings' measurements.
-#include "apps/attnbench/measure_ceilings.h"
+#include "apps/measure_ceilings.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // The layout of limits.
-#include "apps/attnbench/roofline_fields.h"
+#include "apps/roofline_fields.h"
 
 namespace attn {
 
