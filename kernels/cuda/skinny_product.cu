@@ -40,19 +40,6 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[2][4], const char* i
   }
 }
 
-// A warp is done with what a barrier guards. compute-sanitizer's racecheck takes an arrival to order only
-// what that thread did itself, and not what __syncwarp() ordered before it: for it, ATTN_EVERY_LANE_ARRIVES.
-#if ATTN_EVERY_LANE_ARRIVES
-constexpr int kArrivals = kConsumerThreads;
-__device__ __forceinline__ void give_back(std::uint64_t* barrier) { arrive(barrier); }
-#else
-constexpr int kArrivals = kConsumers;
-__device__ __forceinline__ void give_back(std::uint64_t* barrier) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) arrive(barrier);
-}
-#endif
-
 // What a thread writes of a group: output `column` of row `row`.
 struct Output {
   int row, column;
@@ -89,10 +76,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   if (warp == kConsumers) {  // a lane a barrier
     if (lane < layout.stages) {
       init_barrier(&full[lane], kCopyArrivals);
-      init_barrier(&empty[lane], kArrivals);
+      init_barrier(&empty[lane], kConsumerThreads);
     } else if (lane >= 32 - kInputSlots) {
       init_barrier(&input_full[lane - (32 - kInputSlots)], kCopyArrivals);
-      init_barrier(&input_empty[lane - (32 - kInputSlots)], kArrivals);
+      init_barrier(&input_empty[lane - (32 - kInputSlots)], kConsumerThreads);
     }
     publish_barriers();
   }
@@ -209,11 +196,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
         if (slot >= group.slots) break;
         wait_barrier(&full[place.stage], place.parity);
         multiply_tile<T>(sums[slot], input, present, shared + place.stage * stage_bytes + at, steps);
-        give_back(&empty[place.stage]);
+        // Every lane: one for its warp is no faster, and racecheck orders only what arriving threads did.
+        arrive(&empty[place.stage]);
         place.next(layout.stages);
       }
       if constexpr (!kNormed) {
-        give_back(&input_empty[input_place.stage]);
+        arrive(&input_empty[input_place.stage]);
         input_place.next(kInputSlots);
       }
     }
