@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "apps/roofline_fields.h"
 #include "apps/attnbench/sensor_fields.h"
+#include "apps/roofline_fields.h"
 #include "apps/summary_fields.h"
 #include "lib/measure/statistics.h"
 #include "lib/measure/token_times.h"

@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "apps/attnbench/listings.h"
-#include "apps/measure_ceilings.h"
 #include "apps/attnbench/record_case.h"
 #include "apps/interrupt.h"
+#include "apps/measure_ceilings.h"
 #include "apps/progress.h"
 #include "lib/model/inspect.h"
 #include "lib/model/work.h"

@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "apps/measure_ceilings.h"
 #include "apps/attnbench/op_bench.h"
-#include "apps/roofline_fields.h"
 #include "apps/attnbench/run.h"
 #include "apps/interrupt.h"
+#include "apps/measure_ceilings.h"
+#include "apps/roofline_fields.h"
 #include "apps/summary_fields.h"
 #include "lib/measure/statistics.h"
 #include "lib/results/environment.h"
