@@ -27,12 +27,17 @@ function(attn_share_catch_header name)
   endif()
 endfunction()
 
-# attn_add_test(NAME SOURCES ... LIBRARIES ... [LABELS cpu|cuda|slow]): a Catch2 program; each case is a CTest test.
+# attn_add_test(NAME SOURCES ... LIBRARIES ... [LABELS cpu|cuda|long]): a Catch2 program; each case is a CTest test.
+# What is labelled long takes minutes: tools/test leaves it out, .ci/run runs it once.
 # A case that cannot run prints "[skipped] reason" (tests/catch.h: ATTN_SKIP) and CTest shows it as skipped.
 function(attn_add_test name)
   cmake_parse_arguments(arg "" "LABELS" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT arg_LABELS)
     set(arg_LABELS cpu)
+  endif()
+  set(timeout 300)
+  if("long" IN_LIST arg_LABELS)
+    set(timeout 3600)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE attn_flags attn_catch OpenMP::OpenMP_CXX ${arg_LIBRARIES})
@@ -40,7 +45,7 @@ function(attn_add_test name)
   target_compile_definitions(${name} PRIVATE ATTN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_BIN_DIR="${CMAKE_BINARY_DIR}/bin")
   attn_share_catch_header(${name})
   catch_discover_tests(${name} TEST_PREFIX "${name}: " WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
-    PROPERTIES LABELS ${arg_LABELS} SKIP_REGULAR_EXPRESSION "\\[skipped\\]" TIMEOUT 300
+    PROPERTIES LABELS ${arg_LABELS} SKIP_REGULAR_EXPRESSION "\\[skipped\\]" TIMEOUT ${timeout}
       ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)  # tests share the cores: a thread that waits must not spin
 endfunction()
 
