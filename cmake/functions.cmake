@@ -28,7 +28,7 @@ function(attn_share_catch_header name)
 endfunction()
 
 # attn_add_test(NAME SOURCES ... LIBRARIES ... [LABELS cpu|cuda|long]): a Catch2 program; each case is a CTest test.
-# What is labelled long takes minutes: tools/test leaves it out, .ci/run runs it once.
+# What is labelled long takes minutes: tools/test leaves it out, .ci/run runs a part.
 # A case that cannot run prints "[skipped] reason" (tests/catch.h: ATTN_SKIP) and CTest shows it as skipped.
 function(attn_add_test name)
   cmake_parse_arguments(arg "" "LABELS" "SOURCES;LIBRARIES" ${ARGN})
