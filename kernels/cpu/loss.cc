@@ -9,6 +9,7 @@ namespace attn::cpu {
 
 namespace {
 
+// logit - logit is 0, or NaN for a logit that is not finite.
 double row_loss(const float* logits, std::int64_t vocab, std::int32_t target) {
   const std::int64_t whole = vocab - vocab % kLanes;
   Vec best = broadcast(-kInfinity);
@@ -16,11 +17,15 @@ double row_loss(const float* logits, std::int64_t vocab, std::int32_t target) {
   float top = largest(best);
   for (std::int64_t i = whole; i < vocab; ++i) top = logits[i] > top ? logits[i] : top;
   DoubleVec total{};
-  for (std::int64_t i = 0; i < whole; i += kLanes)
-    total += __builtin_convertvector(exp_nonpositive(load(logits + i) - top), DoubleVec);
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
+    const Vec logit = load(logits + i);
+    total += __builtin_convertvector(exp_nonpositive(logit - top) + (logit - logit), DoubleVec);
+  }
   double denominator = 0;
   for (int i = 0; i < kLanes; ++i) denominator += total[i];
-  for (std::int64_t i = whole; i < vocab; ++i) denominator += std::exp(static_cast<double>(logits[i] - top));
+  for (std::int64_t i = whole; i < vocab; ++i)
+    denominator +=
+        std::exp(static_cast<double>(logits[i] - top)) + static_cast<double>(logits[i] - logits[i]);
   return std::log(denominator) - (static_cast<double>(logits[target]) - static_cast<double>(top));
 }
 

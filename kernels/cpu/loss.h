@@ -14,6 +14,7 @@ struct TokenLosses {
 };
 
 // ln(sum_v exp(logit_v - maximum)) - (logit_target - maximum); exponentials in f32, their sum in double.
+// NaN where any logit of the row is not finite.
 void token_losses(const TokenLosses& args);
 
 }  // namespace attn::cpu

@@ -23,8 +23,10 @@ __global__ void loss_kernel(const TokenLosses args) {
     for (std::int64_t i = threadIdx.x; i < args.vocab; i += blockDim.x) top = fmaxf(top, logits[i]);
     top = reduce_block(top, shared, Largest());
     double sum = 0;
-    for (std::int64_t i = threadIdx.x; i < args.vocab; i += blockDim.x)
-      sum += static_cast<double>(expf(logits[i] - top));
+    for (std::int64_t i = threadIdx.x; i < args.vocab; i += blockDim.x) {
+      const float logit = logits[i];
+      sum += static_cast<double>(expf(logit - top) + (logit - logit));  // + 0, or NaN where it is not finite
+    }
     sum = reduce_block(sum, shared_sum, Sum());
     if (threadIdx.x == 0)
       args.losses[row] = log(sum) - (static_cast<double>(logits[target]) - static_cast<double>(top));

@@ -16,6 +16,7 @@ struct TokenLosses {
 };
 
 // ln(sum_v exp(logit_v - maximum)) - (logit_target - maximum); exponentials in f32, their sum in double.
+// NaN where any logit of the row is not finite.
 cudaError_t token_losses(const TokenLosses& args, cudaStream_t stream);
 
 }  // namespace attn::cuda

@@ -114,8 +114,9 @@ class Ops {
   virtual void logits(const TensorView& x, const NormWeights& norm, const LinearWeights& head,
                       const TensorView& normed, const TensorView& out) = 0;
 
-  // losses[r] (f64 on the device) = -ln softmax(logits[r])[targets[r]]; log-softmax in f32 or better.
-  // A target below 0 gives 0. logits [rows, vocab], targets [rows] i32.
+  // losses[r] (f64 on the device) = -ln softmax(logits[r])[targets[r]]; log-softmax in f32 or better. NaN
+  // where any logit of the row is not finite. A target below 0 gives 0. logits [rows, vocab], targets [rows]
+  // i32.
   virtual void token_losses(const TensorView& logits, const TensorView& targets, double* losses) = 0;
 
   // rows[r] (on the device) = what logits `other` are apart from `base`, of one row each and of its target.

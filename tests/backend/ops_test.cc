@@ -3,6 +3,8 @@
 #include "lib/backend/ops.h"
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "lib/core/error.h"
 #include "tests/backend/matrix.h"
@@ -207,5 +209,24 @@ TEST_CASE("tensors of another type are refused in words") {
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::unsupported);
     CHECK(std::string(error.what()).find("--dtype f32") != std::string::npos);
+  }
+}
+
+TEST_CASE("a logit that is not finite makes the loss of its row not finite wherever it stands") {
+  Fixture f;
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const std::size_t vocab : {5, 100}) {
+    for (const std::size_t place : {std::size_t{0}, vocab / 2, vocab - 1}) {
+      for (const float bad : {inf, -inf, std::numeric_limits<float>::quiet_NaN()}) {
+        std::vector<float> logits(vocab, 0.5F);
+        logits[place] = bad;
+        std::int32_t target = place == 0 ? 1 : 0;
+        double loss = 0;
+        f.ops.token_losses({logits.data(), DType::f32, {1, static_cast<std::int64_t>(vocab)}},
+                           {&target, DType::i32, {1}}, &loss);
+        CAPTURE(vocab, place, bad);
+        CHECK(!std::isfinite(loss));
+      }
+    }
   }
 }

@@ -210,6 +210,28 @@ TEST_CASE("the GPU turns and appends as the CPU does") {
   }
 }
 
+TEST_CASE("logits that are not finite make the GPU's loss of their row not finite") {
+  ATTN_OPEN_GPU(gpu);
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const std::size_t vocab : {5, 700}) {
+    for (const float bad : {inf, -inf, std::numeric_limits<float>::quiet_NaN()}) {
+      std::vector<float> logits(2 * vocab, 0.5F);  // the second row is sound
+      logits[vocab - 1] = bad;
+      const Buffer place = gpu.device->allocate(logits.size() * 4, MemoryUse::other);
+      gpu.device->upload(place.data(), logits.data(), logits.size() * 4);
+      Ids targets(gpu, {0, 0});
+      double losses[2];
+      const Buffer room = gpu.device->allocate(sizeof losses, MemoryUse::other);
+      gpu.ops->token_losses({place.data(), DType::f32, {2, static_cast<std::int64_t>(vocab)}},
+                            targets.gpu.view, static_cast<double*>(room.data()));
+      gpu.device->download(losses, room.data(), sizeof losses);
+      CAPTURE(vocab, bad);
+      CHECK(!std::isfinite(losses[0]));
+      CHECK(losses[1] == Approx(std::log(static_cast<double>(vocab))));
+    }
+  }
+}
+
 TEST_CASE("logits and losses of the GPU are the CPU's") {
   ATTN_OPEN_GPU(gpu);
   Platform cpu = open_platform("cpu");
